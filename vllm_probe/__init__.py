@@ -1,0 +1,1 @@
+"""vllm-probe: finds, measures and uses every accelerator of a machine."""

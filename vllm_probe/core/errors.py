@@ -1,0 +1,235 @@
+"""Every expected failure, with its code, its exit code and what the user can do.
+
+ProbeError
+├── AnswerIsNo (1)          does-not-fit, not-valid, device-busy
+├── InputError (2)          bad-usage, unreadable-file, invalid-json, schema-violation, unsupported-version,
+│                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
+│                           port-in-use, replay-refused
+├── Unavailable (3)         device-not-found, device-unavailable, command-missing, library-unavailable,
+│                           missing-extra, weights-unavailable, hub-unreachable, no-descriptor,
+│                           unsupported-model, plugin-refused, recording-incomplete
+└── Bug (101)               adapter-out-of-order
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+
+class ProbeError(Exception):
+    """Stops the command with one `error:` and one `hint:` line.
+
+    Attributes:
+        code: kebab-case name, stable across releases and listed in docs/reference/errors.md.
+        exit_code: process exit code of the command that fails with it.
+        hint: what the user can do about it, one line.
+    """
+
+    code: ClassVar[str] = ""
+    exit_code: ClassVar[int] = 101
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class AnswerIsNo(ProbeError):
+    """The question was understood and the answer is no."""
+
+    exit_code = 1
+
+
+class DoesNotFit(AnswerIsNo):
+    """The model cannot boot on this device, with the bytes it needs in the message."""
+
+    code = "does-not-fit"
+
+
+class NotValid(AnswerIsNo):
+    """`capability validate` read the document and it violates the schema."""
+
+    code = "not-valid"
+
+
+class DeviceBusy(AnswerIsNo):
+    """The device did not become free within the busy timeout."""
+
+    code = "device-busy"
+
+
+class InputError(ProbeError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class BadUsage(InputError):
+    """An option or environment variable has a value that means nothing."""
+
+    code = "bad-usage"
+
+
+class UnreadableFile(InputError):
+    """A named file or folder is absent, unreadable or too large."""
+
+    code = "unreadable-file"
+
+
+class InvalidJson(InputError):
+    """The text is not JSON."""
+
+    code = "invalid-json"
+
+
+class SchemaViolation(InputError):
+    """The JSON does not have the shape of its document.
+
+    Attributes:
+        pointer: RFC 6901 JSON pointer to the first offending value.
+    """
+
+    code = "schema-violation"
+
+    def __init__(self, message: str, *, pointer: str, hint: str = "") -> None:
+        shown = pointer or "(top level)"
+        super().__init__(f"{shown}: {message}", hint=hint or "compare it with `vllm-probe schema NAME`")
+        self.pointer = pointer
+
+
+class UnsupportedVersion(InputError):
+    """The document's major schema version is newer than this release."""
+
+    code = "unsupported-version"
+
+
+class UnknownModel(InputError):
+    """No path, cache, package or catalogue entry has this name."""
+
+    code = "unknown-model"
+
+
+class AmbiguousModel(InputError):
+    """The name is a family, not one model."""
+
+    code = "ambiguous-model"
+
+
+class InvalidModel(InputError):
+    """Model files are damaged, hostile or contradict themselves."""
+
+    code = "invalid-model"
+
+
+class UnknownName(InputError):
+    """A schema, descriptor, measurement or plug-in name that does not exist."""
+
+    code = "unknown-name"
+
+
+class UnwritableOutput(InputError):
+    """The output cannot be written there."""
+
+    code = "unwritable-output"
+
+
+class PortInUse(InputError):
+    """Another process listens on the address."""
+
+    code = "port-in-use"
+
+
+class ReplayRefused(InputError):
+    """The command needs the real machine and `--replay` was given."""
+
+    code = "replay-refused"
+
+
+class Unavailable(ProbeError):
+    """Something outside that the command needs is not there."""
+
+    exit_code = 3
+
+
+class DeviceNotFound(Unavailable):
+    """No device has this address, vendor or type."""
+
+    code = "device-not-found"
+
+
+class DeviceUnavailable(Unavailable):
+    """The device is there and cannot be used."""
+
+    code = "device-unavailable"
+
+
+class CommandMissing(Unavailable):
+    """A program is not on PATH."""
+
+    code = "command-missing"
+
+
+class LibraryUnavailable(Unavailable):
+    """A native library is absent, cannot be loaded, or a call in it failed."""
+
+    code = "library-unavailable"
+
+
+class MissingExtra(Unavailable):
+    """The command needs an optional dependency that is not installed."""
+
+    code = "missing-extra"
+
+
+class WeightsUnavailable(Unavailable):
+    """The model is known and its weights are not on this machine."""
+
+    code = "weights-unavailable"
+
+
+class HubUnreachable(Unavailable):
+    """The model hub did not answer."""
+
+    code = "hub-unreachable"
+
+
+class NoDescriptor(Unavailable):
+    """No capability document for the device was found and none can be measured here."""
+
+    code = "no-descriptor"
+
+
+class UnsupportedModel(Unavailable):
+    """The chosen engine cannot run this architecture."""
+
+    code = "unsupported-model"
+
+
+class PluginRefused(Unavailable):
+    """A vendor plug-in was not registered; the message names it and says why."""
+
+    code = "plugin-refused"
+
+
+class RecordingIncomplete(Unavailable):
+    """A complete recording was asked for something that it does not hold."""
+
+    code = "recording-incomplete"
+
+
+class Bug(ProbeError):
+    """Our own mistake, kept with its traceback."""
+
+    exit_code = 101
+
+
+class AdapterOutOfOrder(Bug):
+    """An adapter call came before the one it depends on."""
+
+    code = "adapter-out-of-order"
+
+
+def all_errors(root: type[ProbeError] = ProbeError) -> Iterator[type[ProbeError]]:
+    """Every error class that carries a code, depth first in the order of definition."""
+    for child in root.__subclasses__():
+        if child.code:
+            yield child
+        yield from all_errors(child)

@@ -1,0 +1,88 @@
+"""Bounded reads and atomic, private writes."""
+
+import json
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from vllm_probe.core.errors import InvalidJson, UnreadableFile, UnwritableOutput
+
+MAX_DOCUMENT_BYTES = 16 << 20
+
+
+def read_document(path: Path, limit_bytes: int = MAX_DOCUMENT_BYTES) -> str:
+    """The UTF-8 text of `path`.
+
+    Raises:
+        UnreadableFile: absent, a folder, not permitted, over `limit_bytes`, or not UTF-8.
+    """
+    try:
+        if path.stat().st_size > limit_bytes:
+            raise UnreadableFile(f"{path} is larger than {limit_bytes} bytes", hint="is this the right file?")
+        with path.open("rb") as file:
+            return file.read(limit_bytes + 1).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
+        raise UnreadableFile(f"cannot read {path}: {reason}", hint="check the path and its permissions") from error
+
+
+def parse_json(text: str, source: str) -> Any:
+    """The value of JSON `text`; NaN, Infinity, duplicate keys and absurd nesting are refused.
+
+    Raises:
+        InvalidJson: with the line and column.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise InvalidJson(f"{source}: {error.msg} at {place}", hint="the file is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidJson(f"{source}: {reason}", hint="the file is not JSON that a tool would write") from error
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in the file at `path`, at most `MAX_DOCUMENT_BYTES` long."""
+    return parse_json(read_document(path), str(path))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces `path` with `text` in one step, readable by the owner only.
+
+    A crash leaves either the old file or the new one: temporary file in the same folder, fsync, rename.
+
+    Raises:
+        UnwritableOutput: the folder is absent, read-only or full, or `path` is a folder.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UnwritableOutput:
+    return UnwritableOutput(f"cannot write {path}: {error.strerror}", hint="name a writable file with --output")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        double, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {double!r} occurs twice in one object")
+    return value

@@ -1,0 +1,124 @@
+"""A model as its files describe it, before anything is computed from it."""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from vllm_probe.core.values import Bytes, Count, Natural
+
+Task: TypeAlias = Literal["generate", "embed"]
+Pooling: TypeAlias = Literal["mean", "cls", "last"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoeShape:
+    """Mixture-of-experts feed-forward.
+
+    Attributes:
+        num_experts: routed experts.
+        num_active: routed experts per token.
+        num_shared: shared experts.
+        expert_intermediate: width of one expert.
+        num_dense_layers: leading layers with a dense feed-forward.
+    """
+
+    num_experts: Count
+    num_active: Count
+    num_shared: Natural
+    expert_intermediate: Count
+    num_dense_layers: Natural
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlaShape:
+    """Multi-head latent attention.
+
+    Attributes:
+        q_rank: rank of the query compression, null without one.
+        kv_rank: rank of the key/value compression.
+        nope_dim: per-head width without rotation.
+        rope_dim: rotated width, shared by all heads.
+        v_dim: per-head value width.
+        index_heads: heads of the sparse-attention indexer, 0 without one.
+        index_dim: width of an indexer head.
+        num_indexers: layers that hold their own indexer.
+    """
+
+    q_rank: Count | None
+    kv_rank: Count
+    nope_dim: Natural
+    rope_dim: Natural
+    v_dim: Count
+    index_heads: Natural = 0
+    index_dim: Natural = 0
+    num_indexers: Natural = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """Shape and conventions of one model.
+
+    Attributes:
+        name: canonical name.
+        architecture: Hugging Face architecture class, such as `BertModel`.
+        model_type: Hugging Face model type, such as `bert`.
+        is_encoder: bidirectional attention, no KV cache.
+        task: what the checkpoint is for.
+        num_layers: transformer layers.
+        hidden_size: width of the residual stream.
+        num_heads: query heads.
+        num_kv_heads: key/value heads.
+        head_dim: width of a head.
+        intermediate_size: width of the dense feed-forward.
+        is_gated: gate and up projection (SwiGLU) instead of one.
+        vocab_size: rows of the token embedding.
+        num_positions: rows of a learned position table, 0 with rotary positions.
+        num_token_types: rows of a token-type table.
+        max_model_len: longest input in tokens.
+        dtype: number format of the checkpoint, vLLM's word.
+        ties_embeddings: the output projection is the token embedding, or there is none.
+        has_qkv_bias: bias on query, key and value.
+        has_bias: bias on every linear and norm (encoders).
+        has_qk_norm: norm on each query and key head.
+        moe: mixture of experts or null.
+        mla: latent attention or null.
+        quantization: method of the checkpoint, `none` if not quantized.
+        pooling: how token states become one vector, null for generators.
+        normalizes: whether vectors are scaled to unit length.
+        weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
+        num_parameters: exact count from headers, null when no headers were read.
+        weights_path: folder with the weight files, null for a catalogue shape.
+        source: where the facts come from.
+        prompts: named prompt prefixes of the checkpoint.
+    """
+
+    name: str
+    architecture: str
+    model_type: str
+    is_encoder: bool
+    task: Task
+    num_layers: Count
+    hidden_size: Count
+    num_heads: Count
+    num_kv_heads: Count
+    head_dim: Count
+    intermediate_size: Count
+    is_gated: bool
+    vocab_size: Count
+    num_positions: Natural = 0
+    num_token_types: Natural = 0
+    max_model_len: Count
+    dtype: str
+    ties_embeddings: bool
+    has_qkv_bias: bool = False
+    has_bias: bool = False
+    has_qk_norm: bool = False
+    moe: MoeShape | None = None
+    mla: MlaShape | None = None
+    quantization: str = "none"
+    pooling: Pooling | None = None
+    normalizes: bool = False
+    weight_bytes: Bytes | None = None
+    num_parameters: Count | None = None
+    weights_path: str | None = None
+    source: str
+    prompts: dict[str, str] = field(default_factory=dict)

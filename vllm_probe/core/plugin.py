@@ -1,0 +1,92 @@
+"""The plug-in contract: what a vendor's folder or a third party's wheel gives."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vllm_probe.core.device import Device, Finding
+from vllm_probe.core.system import Host
+
+API_VERSION = 1
+ENTRY_POINT_GROUP = "vllm_probe.vendors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What a probe found.
+
+    Attributes:
+        devices: every device of the vendor, usable or not.
+        findings: what went wrong while looking.
+        unknown: JSON pointer from the device list (`/0/memory/used_bytes`) to why the value is null.
+    """
+
+    devices: tuple[Device, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    unknown: dict[str, str] = field(default_factory=dict)
+
+
+Probe: TypeAlias = Callable[[Host], ProbeResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Rows of the doctor's catalogue that one function decides.
+
+    Attributes:
+        ids: the rows it can report.
+        run: findings for a host with these devices, as a pure function.
+    """
+
+    ids: tuple[str, ...]
+    run: Callable[[Host, tuple[Device, ...]], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerAccess:
+    """What a container needs to see the vendor's devices.
+
+    Attributes:
+        nodes: device nodes or folders to pass in.
+        groups_of: paths whose numeric group the process must have.
+        mounts: host paths to mount at the same place.
+        env: environment variables to set.
+        runtime: container runtime to name, null for the default.
+        shares_ipc: whether the host's IPC namespace is needed.
+    """
+
+    nodes: tuple[str, ...] = ()
+    groups_of: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    runtime: str | None = None
+    shares_ipc: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorPlugin:
+    """One vendor, as data; code is named by `package.module:object` strings and imported when needed.
+
+    Attributes:
+        api_version: contract version that it was written for.
+        name: vendor name, equal to the folder or entry point name.
+        device_types: words for `device_type`; the first is written, all are read.
+        probe: a `Probe`.
+        checks: a tuple of `Check`, or null.
+        adapter: a `HardwareAdapter` class, or null.
+        pci_vendors: PCI vendor ids of its devices.
+        container: what a container needs.
+        requires: optional programs or libraries that make it see more.
+        capabilities: package folder with descriptors, as `package:folder`, or null.
+    """
+
+    api_version: int
+    name: str
+    device_types: tuple[str, ...]
+    probe: str
+    checks: str | None = None
+    adapter: str | None = None
+    pci_vendors: tuple[int, ...] = ()
+    container: ContainerAccess = field(default_factory=ContainerAccess)
+    requires: tuple[str, ...] = ()
+    capabilities: str | None = None

@@ -1,0 +1,177 @@
+"""What a host can be asked: the protocol behind which the operating system, a recording and a recorder stand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+FileKind: TypeAlias = Literal["file", "dir", "char", "block", "other"]
+CommandStatus: TypeAlias = Literal["exited", "missing", "timeout"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    """What is known of a file without opening it, links followed.
+
+    Attributes:
+        kind: file, dir, char, block or other.
+        mode: permission bits.
+        uid: numeric owner.
+        gid: numeric group.
+        device: major and minor number of a device node.
+        size_bytes: size.
+        mount_bytes: size of the file system that it is on, null when not asked or unknown.
+    """
+
+    kind: FileKind
+    mode: int
+    uid: int
+    gid: int
+    device: tuple[int, int] | None
+    size_bytes: int
+    mount_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended.
+
+    Attributes:
+        status: exited, missing (not on PATH) or timeout.
+        returncode: exit status, null unless it exited.
+        stdout: text, undecodable bytes replaced.
+        stderr: text.
+    """
+
+    status: CommandStatus
+    returncode: int | None
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStats:
+    """Processors, memory and load now; null is unknown.
+
+    Attributes:
+        affinity: numbers of the processors that this process may run on.
+        memory_total_bytes: physical memory.
+        memory_available_bytes: memory that can be had without swapping.
+        load_1m: runnable processes, one-minute average.
+        process_rss_bytes: resident memory of this process.
+    """
+
+    affinity: tuple[int, ...] | None
+    memory_total_bytes: int | None
+    memory_available_bytes: int | None
+    load_1m: float | None
+    process_rss_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """Operating system and interpreter.
+
+    Attributes:
+        system: `linux`, `darwin`, `windows` or `android`.
+        machine: `x86_64`, `aarch64`, ...
+        release: kernel release.
+        python: version of the interpreter, null when the host is a recording without it.
+        site_packages: folders that hold installed Python distributions.
+    """
+
+    system: str
+    machine: str
+    release: str | None
+    python: str | None
+    site_packages: tuple[str, ...]
+
+
+class Library(Protocol):
+    """A loaded native library."""
+
+    @property
+    def path(self) -> str | None:
+        """File that it was loaded from."""
+
+    def call(self, symbol: str, *arguments: object) -> int:
+        """Status of `symbol` called with ctypes `arguments`, which it may fill.
+
+        Raises:
+            LibraryUnavailable: the symbol is missing.
+        """
+
+
+class Child(Protocol):
+    """A process that we started ourselves."""
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Exit status, or null when it still runs after `timeout_s`."""
+
+    def signal(self, number: int) -> None:
+        """Sends a signal; a process that has ended is left alone."""
+
+
+class Host(Protocol):
+    """The only door to the operating system.
+
+    Reads never raise: what cannot be read is null, and `open_errno` says why.
+    """
+
+    def read_text(self, path: str) -> str | None:
+        """Text of at most 4 MiB, undecodable bytes replaced."""
+
+    def read_bytes(self, path: str, limit: int = 1 << 22) -> bytes | None:
+        """The first `limit` bytes."""
+
+    def exists(self, path: str) -> bool:
+        """Whether `path` is there, links followed."""
+
+    def glob(self, pattern: str) -> tuple[str, ...]:
+        """Paths that match a shell pattern, sorted."""
+
+    def readlink(self, path: str) -> str | None:
+        """Target of a symbolic link as stored."""
+
+    def stat(self, path: str) -> FileStat | None:
+        """File facts, links followed."""
+
+    def open_errno(self, path: str) -> int:
+        """0 when this process can open `path` for reading and writing if a device, else reading; or the errno."""
+
+    def env(self, name: str) -> str | None:
+        """An environment variable."""
+
+    def which(self, program: str) -> str | None:
+        """Path of a program on PATH."""
+
+    def run(self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> CommandResult:
+        """Runs a read-only command without a shell, in the C locale, with `env` added."""
+
+    def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
+        """Starts a child of our own that inherits stderr and writes stdout to stderr."""
+
+    def library(self, name: str) -> Library:
+        """Loads a native library by soname.
+
+        Raises:
+            LibraryUnavailable: with the loader's text.
+        """
+
+    def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
+        """`data` as the driver changed it, or null when it refused."""
+
+    def stats(self) -> HostStats:
+        """Processors, memory and load."""
+
+    def platform(self) -> Platform:
+        """Operating system and interpreter."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def sleep(self, seconds: float) -> None:
+        """Waits; a recording advances its own clock."""

@@ -1,0 +1,36 @@
+"""Bytes and rates between people and documents."""
+
+import re
+
+from vllm_probe.core.errors import BadUsage
+
+GIB = 1 << 30
+_FACTORS = {"": 1, "b": 1}
+_FACTORS |= {f"{p}ib": 1 << (10 * i) for i, p in enumerate("kmgt", 1)}
+_FACTORS |= {f"{p}b": 1000**i for i, p in enumerate("kmgt", 1)}
+_SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([a-z]{0,3})\s*", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `text`, a number with an optional KiB/MiB/GiB/TiB/KB/MB/GB/TB.
+
+    Raises:
+        BadUsage: anything else, zero included.
+    """
+    match = _SIZE.fullmatch(text)
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    size = int(float(match[1]) * factor) if match and factor else 0
+    if size <= 0:
+        raise BadUsage(f"not a size: {text!r}", hint="give bytes or a number with a unit, such as 24GiB or 24GB")
+    return size
+
+
+def format_bytes(count: int | None) -> str:
+    """`count` bytes for a person, in binary units; an unknown count is `?`."""
+    if count is None:
+        return "?"
+    for exponent, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        size = 1 << (10 * exponent)
+        if abs(count) >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count} B"
