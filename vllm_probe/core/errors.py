@@ -8,7 +8,8 @@ ProbeError
 ├── Unavailable (3)         device-not-found, device-unavailable, command-missing, library-unavailable,
 │                           missing-extra, weights-unavailable, hub-unreachable, no-descriptor,
 │                           unsupported-model, plugin-refused, recording-incomplete
-└── Bug (101)               adapter-out-of-order
+├── Interrupted (130)       interrupted
+└── Bug (101)               adapter-out-of-order, internal-error (any exception that is not in this tree)
 """
 
 from collections.abc import Iterator
@@ -213,6 +214,13 @@ class RecordingIncomplete(Unavailable):
     """A complete recording was asked for something that it does not hold."""
 
     code = "recording-incomplete"
+
+
+class Interrupted(ProbeError):
+    """The user pressed Ctrl-C."""
+
+    exit_code = 130
+    code = "interrupted"
 
 
 class Bug(ProbeError):

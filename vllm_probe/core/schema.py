@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 import types
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -56,9 +57,20 @@ def violations(name: str, value: JsonValue) -> tuple[Violation, ...]:
     validator = jsonschema.Draft202012Validator(json.loads(schema_text(name)))
     found = (
         Violation("".join(codec.join("", part) for part in error.absolute_path), error.message[:300])
-        for error in validator.iter_errors(value)
+        for root in validator.iter_errors(value)
+        for error in _innermost(root)
     )
     return tuple(sorted(found, key=lambda violation: violation.pointer))
+
+
+def _innermost(error: Any) -> Iterator[Any]:
+    """The errors inside the arm that is not null, where `error` is about a value that may be null."""
+    if error.validator != "anyOf":
+        yield error
+        return
+    for inner in error.context:
+        if inner.schema != {"type": "null"}:
+            yield from _innermost(inner)
 
 
 def build_schema(name: str) -> dict[str, JsonValue]:
@@ -122,7 +134,7 @@ def _constraints(metadata: tuple[Any, ...]) -> dict[str, JsonValue]:
             limits = {"minimum": constraint.minimum, "maximum": constraint.maximum}
             found |= {key: limit for key, limit in limits.items() if limit is not None}
         elif isinstance(constraint, Pattern):
-            found["pattern"] = f"^(?:{constraint.regex})$"
+            found["pattern"] = f"^(?:{constraint.regex})(?![\\s\\S])"
     return found
 
 

@@ -8,7 +8,7 @@ GIB = 1 << 30
 _FACTORS = {"": 1, "b": 1}
 _FACTORS |= {f"{p}ib": 1 << (10 * i) for i, p in enumerate("kmgt", 1)}
 _FACTORS |= {f"{p}b": 1000**i for i, p in enumerate("kmgt", 1)}
-_SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([a-z]{0,3})\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*([a-z]{0,3})\s*", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:

@@ -1,0 +1,60 @@
+"""Files are read within bounds and written in one step."""
+
+import json
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_probe.core.errors import InvalidJson, UnreadableFile, UnwritableOutput
+from vllm_probe.core.files import parse_json, read_document, read_json, write_private
+
+
+def test_a_write_replaces_the_file_privately_and_leaves_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "capability.json"
+    target.write_text("old")
+    write_private(target, "né\n")
+    assert target.read_bytes() == "né\n".encode()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_absent_folder_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UnwritableOutput, match="No such file"):
+        write_private(tmp_path / "no" / "x.json", "")
+
+
+def test_a_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UnwritableOutput):
+        write_private(tmp_path / "out", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * 33])
+def test_what_is_not_a_document_is_unreadable(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableFile):
+        read_document(path, limit_bytes=32)
+
+
+def test_a_folder_and_an_absent_file_are_unreadable(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UnreadableFile):
+            read_json(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", '{"a":1,"a":2}', "[" * 100_000, "1" * 10_000])
+def test_text_that_no_tool_would_write_is_not_json(text: str) -> None:
+    with pytest.raises(InvalidJson):
+        parse_json(text, "here")
+
+
+@given(st.text(max_size=60))
+def test_any_text_gives_a_value_or_the_typed_error(text: str) -> None:
+    with suppress(InvalidJson):
+        json.dumps(parse_json(text, "here"), allow_nan=False)
