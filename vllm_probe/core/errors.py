@@ -9,7 +9,7 @@ ProbeError
 │                           missing-extra, weights-unavailable, hub-unreachable, no-descriptor,
 │                           unsupported-model, plugin-refused, recording-incomplete
 ├── Interrupted (130)       interrupted
-└── Bug (101)               adapter-out-of-order, internal-error (any exception that is not in this tree)
+└── Bug (101)               internal-error, adapter-out-of-order
 """
 
 from collections.abc import Iterator
@@ -227,6 +227,12 @@ class Bug(ProbeError):
     """Our own mistake, kept with its traceback."""
 
     exit_code = 101
+
+
+class InternalError(Bug):
+    """An exception that is not in this tree."""
+
+    code = "internal-error"
 
 
 class AdapterOutOfOrder(Bug):
