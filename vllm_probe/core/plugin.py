@@ -35,11 +35,11 @@ class Check:
 
     Attributes:
         ids: the rows it can report.
-        run: findings for a host with these devices, as a pure function.
+        run: findings for a host with these devices and this log text (empty when there is none), as a pure function.
     """
 
     ids: tuple[str, ...]
-    run: Callable[[Host, tuple[Device, ...]], Iterable[Finding]]
+    run: Callable[[Host, tuple[Device, ...], str], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
