@@ -109,9 +109,17 @@ class UnknownModel(InputError):
 
 
 class AmbiguousModel(InputError):
-    """The name is a family, not one model."""
+    """The name stands for several models.
+
+    Attributes:
+        candidates: their names.
+    """
 
     code = "ambiguous-model"
+
+    def __init__(self, message: str, *, candidates: tuple[str, ...], hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = candidates
 
 
 class InvalidModel(InputError):

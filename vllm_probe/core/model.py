@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from vllm_probe.core.values import Bytes, Count, Natural
+from vllm_probe.core.values import Bytes, Count, Natural, Rate
 
 Task: TypeAlias = Literal["generate", "embed"]
 Pooling: TypeAlias = Literal["mean", "cls", "last"]
@@ -66,27 +66,33 @@ class ModelSpec:
         num_layers: transformer layers.
         hidden_size: width of the residual stream.
         num_heads: query heads.
-        num_kv_heads: key/value heads.
-        head_dim: width of a head.
+        num_kv_heads: key/value heads; with latent attention those after decompression, one per query head.
+        head_dim: width of a query or key head; with latent attention `nope_dim + rope_dim`.
         intermediate_size: width of the dense feed-forward.
         is_gated: gate and up projection (SwiGLU) instead of one.
         vocab_size: rows of the token embedding.
         num_positions: rows of a learned position table, 0 with rotary positions.
+        position_offset: row of that table for the first token.
         num_token_types: rows of a token-type table.
         max_model_len: longest input in tokens.
         dtype: number format of the checkpoint, vLLM's word.
         ties_embeddings: the output projection is the token embedding, or there is none.
-        has_qkv_bias: bias on query, key and value.
-        has_bias: bias on every linear and norm (encoders).
+        has_qkv_bias: bias on query, key and value alone.
+        has_bias: bias on every linear and norm (encoders), query, key and value included.
         has_qk_norm: norm on each query and key head.
+        activation: function of the feed-forward, Hugging Face's word.
+        norm_eps: epsilon of the norms.
+        rope_theta: base of the rotary positions, null without them.
+        eos_token_ids: tokens that end a generation.
         moe: mixture of experts or null.
         mla: latent attention or null.
-        quantization: method of the checkpoint, `none` if not quantized.
+        quantization: `none`, `fp8`, `w8a8`, `w4a16`, `awq`, `gptq`, `nvfp4`, or a checkpoint's own word for another.
         pooling: how token states become one vector, null for generators.
         normalizes: whether vectors are scaled to unit length.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
-        num_parameters: exact count from headers, null when no headers were read.
+        num_parameters: exact count from headers, null when none were read or the weights are packed.
         weights_path: folder with the weight files, null for a catalogue shape.
+        repository: `organisation/name` on the Hugging Face hub, null when unknown.
         source: where the facts come from.
         prompts: named prompt prefixes of the checkpoint.
     """
@@ -105,6 +111,7 @@ class ModelSpec:
     is_gated: bool
     vocab_size: Count
     num_positions: Natural = 0
+    position_offset: Natural = 0
     num_token_types: Natural = 0
     max_model_len: Count
     dtype: str
@@ -112,6 +119,10 @@ class ModelSpec:
     has_qkv_bias: bool = False
     has_bias: bool = False
     has_qk_norm: bool = False
+    activation: str = "silu"
+    norm_eps: Rate = 1e-6
+    rope_theta: Rate | None = None
+    eos_token_ids: tuple[Natural, ...] = ()
     moe: MoeShape | None = None
     mla: MlaShape | None = None
     quantization: str = "none"
@@ -120,5 +131,6 @@ class ModelSpec:
     weight_bytes: Bytes | None = None
     num_parameters: Count | None = None
     weights_path: str | None = None
+    repository: str | None = None
     source: str
     prompts: dict[str, str] = field(default_factory=dict)
