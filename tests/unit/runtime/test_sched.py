@@ -1,0 +1,228 @@
+"""The request queue: order, budget, accounting, refusal and the end."""
+
+import threading
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from vllm_probe.runtime.sched.queue import Limits, RequestQueue
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, StepPlan
+
+LIMITS = Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30)
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def request(*lengths: int) -> Request:
+    return Request(prompts=tuple(tuple(range(length)) for length in lengths))
+
+
+def queue(*requests: Request, clock: Clock | None = None) -> RequestQueue:
+    made = RequestQueue(LIMITS, clock or Clock())
+    for item in requests:
+        made.submit(item)
+    return made
+
+
+def step(made: RequestQueue) -> StepPlan:
+    plan = made.next_step(0)
+    assert plan is not None
+    return plan
+
+
+def test_a_step_takes_prompts_in_order_of_arrival_up_to_the_token_budget() -> None:
+    made = queue(request(6, 4), request(1))
+    assert step(made).lengths == (4, 6)
+    assert step(made).lengths == (1,)
+
+
+def test_a_step_holds_at_most_max_num_seqs_prompts() -> None:
+    assert step(queue(request(1, 1, 1, 1, 1, 1))).lengths == (1, 1, 1, 1)
+
+
+def test_a_prompt_that_does_not_fit_is_not_overtaken() -> None:
+    made = queue(request(6), request(9), request(1))
+    assert [step(made).lengths for _ in range(2)] == [(6,), (1, 9)]
+
+
+def test_a_prompt_longer_than_the_budget_runs_alone() -> None:
+    made = queue(request(25), request(1))
+    assert [step(made).lengths for _ in range(2)] == [(25,), (1,)]
+
+
+def test_prompts_of_a_step_are_sorted_by_length_and_keep_their_index() -> None:
+    plan = step(queue(request(3, 1, 2)))
+    assert [(prompt.index, prompt.num_tokens) for prompt in plan.prompts] == [(1, 1), (2, 2), (0, 3)]
+
+
+def test_a_request_is_complete_with_its_last_prompt() -> None:
+    long = request(8, 8)
+    made = queue(long)
+    assert made.finish(step(made), 1.0) == ()
+    assert made.finish(step(made), 1.0) == (long,)
+
+
+def test_a_full_queue_refuses_with_the_time_that_it_needs() -> None:
+    made = queue(request(10))
+    made.finish(step(made), 2.0)  # 5 tokens per second
+    made.submit(request(10, 10, 8))
+    with pytest.raises(QueueFull, match="28 tokens are waiting, the limit is 30") as refused:
+        made.submit(request(3))
+    assert refused.value.retry_after_s == 6
+    made.submit(request(2))
+
+
+def test_retry_after_is_never_longer_than_clients_accept() -> None:
+    made = queue(request(10))
+    made.finish(step(made), 1000.0)
+    made.submit(request(30))
+    with pytest.raises(QueueFull) as refused:
+        made.submit(request(1))
+    assert refused.value.retry_after_s == 120
+
+
+def test_a_request_larger_than_the_queue_is_admitted_when_nothing_waits() -> None:
+    made = queue(request(10, 10, 10, 10))
+    assert made.state().waiting_tokens == 40
+    with pytest.raises(QueueFull):
+        made.submit(request(1))
+
+
+def test_a_cancelled_request_leaves_the_queue_at_once() -> None:
+    first, second = request(8, 8), request(2)
+    made = queue(first, second)
+    made.cancel(first)
+    assert made.state().waiting_tokens == 2
+    assert step(made).lengths == (2,)
+
+
+def test_a_request_cancelled_while_it_runs_never_completes() -> None:
+    item = request(8, 8)
+    made = queue(item)
+    plan = step(made)
+    made.cancel(item)
+    assert made.finish(plan, 1.0) == ()
+    assert step(made).prompts == ()
+
+
+def test_a_closed_queue_finishes_what_it_admitted_and_then_ends() -> None:
+    made = queue(request(3))
+    made.close()
+    with pytest.raises(QueueClosed):
+        made.submit(request(1))
+    assert step(made).lengths == (3,)
+    assert made.next_step(0) is None
+
+
+def test_abort_gives_back_everything_incomplete() -> None:
+    running, waiting = request(8), request(8)
+    made = queue(running, waiting)
+    step(made)
+    assert made.abort() == (running, waiting)
+    assert made.next_step(0) is None
+
+
+def test_state_tells_waiting_from_running() -> None:
+    clock = Clock()
+    first, second = request(8), request(8)
+    made = queue(first, second, clock=clock)
+    clock.now = 3.0
+    step(made)
+    state = made.state()
+    assert (state.running, state.waiting, state.waiting_tokens, state.closed) == (1, 1, 8, False)
+    assert (first.started_s, second.started_s) == (3.0, None)
+
+
+def test_a_submit_wakes_the_loop() -> None:
+    made = RequestQueue(LIMITS)
+    threading.Timer(0.02, made.submit, (request(1),)).start()
+    plan = made.next_step(30.0)
+    assert plan is not None
+    assert plan.lengths == (1,)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Any mixture of calls: nothing is lost, doubled, overtaken or over budget."""
+
+    requests = Bundle("requests")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = RequestQueue(LIMITS, Clock())
+        self.waiting: list[tuple[Request, int]] = []
+        self.running: list[StepPlan] = []
+        self.open: dict[Request, int] = {}
+
+    @rule(target=requests, lengths=st.lists(st.integers(1, 14), min_size=1, max_size=8))
+    def submit(self, lengths: Iterable[int]) -> Request:
+        item = request(*lengths)
+        waiting = self.tokens_waiting()
+        try:
+            self.queue.submit(item)
+        except QueueFull:
+            assert self.waiting
+            assert waiting + item.num_tokens > LIMITS.max_waiting_tokens
+        else:
+            assert not self.waiting or waiting + item.num_tokens <= LIMITS.max_waiting_tokens
+            self.waiting += [(item, index) for index in range(len(item.prompts))]
+            self.open[item] = len(item.prompts)
+        return item
+
+    @rule()
+    def run(self) -> None:
+        plan = step(self.queue)
+        taken = [(prompt.request, prompt.index) for prompt in plan.prompts]
+        head, self.waiting = self.waiting[: len(taken)], self.waiting[len(taken) :]
+        assert sorted(taken, key=self.key) == sorted(head, key=self.key)
+        assert bool(taken) == bool(head)
+        assert len(taken) <= LIMITS.max_num_seqs
+        assert len(taken) == 1 or plan.num_tokens <= LIMITS.max_num_batched_tokens
+        assert plan.lengths == tuple(sorted(plan.lengths))
+        if taken:
+            self.running.append(plan)
+
+    @rule()
+    def finish(self) -> None:
+        if self.running:
+            plan = self.running.pop(0)
+            complete = []
+            for prompt in plan.prompts:
+                if prompt.request in self.open:
+                    self.open[prompt.request] -= 1
+                    if not self.open[prompt.request]:
+                        del self.open[prompt.request]
+                        complete.append(prompt.request)
+            assert list(self.queue.finish(plan, 1.0)) == complete
+
+    @rule(item=consumes(requests))
+    def cancel(self, item: Request) -> None:
+        self.queue.cancel(item)
+        self.open.pop(item, None)
+        self.waiting = [(owner, index) for owner, index in self.waiting if owner is not item]
+
+    @invariant()
+    def the_counts_agree(self) -> None:
+        state = self.queue.state()
+        assert state.waiting_tokens == self.tokens_waiting()
+        assert state.waiting + state.running == len(self.open)
+
+    def tokens_waiting(self) -> int:
+        return sum(len(owner.prompts[index]) for owner, index in self.waiting)
+
+    @staticmethod
+    def key(entry: tuple[Request, int]) -> tuple[int, int]:
+        return id(entry[0]), entry[1]
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(stateful_step_count=40)

@@ -1,0 +1,1 @@
+"""The bundled engine: scheduler, models, executor, engine and OpenAI-compatible server."""

@@ -1,0 +1,1 @@
+"""Which prompts run together and when (no torch)."""

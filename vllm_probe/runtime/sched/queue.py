@@ -1,0 +1,164 @@
+"""The request queue: first come, first served, cut into steps by token budget."""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vllm_probe.runtime.sched.request import Prompt, QueueClosed, QueueFull, Request, StepPlan
+
+_RATE_WEIGHT = 0.2
+_MAX_RETRY_AFTER_S = 120  # the openai client ignores a longer Retry-After
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one step and the queue may hold.
+
+    Attributes:
+        max_num_seqs: prompts in one step.
+        max_num_batched_tokens: tokens in one step; a longer prompt runs alone.
+        max_waiting_tokens: tokens that may wait; a larger request is admitted only when nothing waits.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_waiting_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """The queue at one moment.
+
+    Attributes:
+        waiting: requests of which no prompt has run.
+        waiting_tokens: tokens not yet in a step.
+        running: requests of which a prompt runs or has run.
+        closed: nothing more is admitted.
+    """
+
+    waiting: int
+    waiting_tokens: int
+    running: int
+    closed: bool
+
+
+class RequestQueue:
+    """Requests of many threads, taken by one.
+
+    Prompts run in the order of arrival, so none can starve; only inside a step are they sorted by length.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: deque[Prompt] = deque()
+        self._waiting_tokens = 0
+        self._left: dict[Request, int] = {}
+        self._tokens_per_s: float | None = None
+        self._closed = False
+
+    def submit(self, request: Request) -> None:
+        """Admits `request` behind all others.
+
+        Raises:
+            QueueFull: its tokens do not fit into the queue now.
+            QueueClosed: the queue drains or is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise QueueClosed("the engine is shutting down")
+            tokens = request.num_tokens
+            if self._waiting and self._waiting_tokens + tokens > self.limits.max_waiting_tokens:
+                message = f"{self._waiting_tokens} tokens are waiting, the limit is {self.limits.max_waiting_tokens}"
+                raise QueueFull(message, self._retry_after_s())
+            request.submitted_s = self._clock()
+            self._waiting.extend(Prompt(request, index) for index in range(len(request.prompts)))
+            self._waiting_tokens += tokens
+            self._left[request] = len(request.prompts)
+            self._changed.notify()
+
+    def next_step(self, timeout_s: float) -> StepPlan | None:
+        """The next prompts within the budget; an empty plan after `timeout_s`, null once closed and empty."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed, timeout_s)
+            if self._closed and not self._waiting:
+                return None
+            plan = self._take()
+            for prompt in plan.prompts:
+                if prompt.request.started_s is None:
+                    prompt.request.started_s = self._clock()
+            return plan
+
+    def _take(self) -> StepPlan:
+        taken: list[Prompt] = []
+        budget = self.limits.max_num_batched_tokens
+        while self._waiting and len(taken) < self.limits.max_num_seqs:
+            tokens = self._waiting[0].num_tokens
+            if taken and tokens > budget:
+                break
+            budget -= tokens
+            self._waiting_tokens -= tokens
+            taken.append(self._waiting.popleft())
+        return StepPlan(tuple(sorted(taken, key=lambda prompt: prompt.num_tokens)))
+
+    def finish(self, plan: StepPlan, seconds: float) -> tuple[Request, ...]:
+        """Records that `plan` ran in `seconds`; gives the requests that are complete with it."""
+        with self._changed:
+            if seconds > 0:
+                rate = plan.num_tokens / seconds
+                known = self._tokens_per_s
+                self._tokens_per_s = rate if known is None else known + _RATE_WEIGHT * (rate - known)
+            complete = []
+            for request in (prompt.request for prompt in plan.prompts):
+                if request in self._left:
+                    self._left[request] -= 1
+                    if not self._left[request]:
+                        del self._left[request]
+                        complete.append(request)
+            return tuple(complete)
+
+    def cancel(self, request: Request) -> None:
+        """Forgets `request`: what waits of it is dropped, what runs is no longer counted."""
+        with self._changed:
+            if self._left.pop(request, None) is not None:
+                kept = deque(prompt for prompt in self._waiting if prompt.request is not request)
+                self._waiting, self._waiting_tokens = kept, sum(prompt.num_tokens for prompt in kept)
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Admits nothing more; what was admitted still runs."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def abort(self) -> tuple[Request, ...]:
+        """Admits nothing more and forgets everything; gives the requests that were not complete."""
+        with self._changed:
+            dropped = tuple(self._left)
+            self._closed = True
+            self._waiting.clear()
+            self._left.clear()
+            self._waiting_tokens = 0
+            self._changed.notify()
+            return dropped
+
+    def state(self) -> QueueState:
+        """Counts now."""
+        with self._changed:
+            running = sum(request.started_s is not None for request in self._left)
+            return QueueState(
+                waiting=len(self._left) - running,
+                waiting_tokens=self._waiting_tokens,
+                running=running,
+                closed=self._closed,
+            )
+
+    def _retry_after_s(self) -> int:
+        """Whole seconds until what waits should have started, at the measured rate."""
+        if self._tokens_per_s is None:
+            return 1
+        return min(_MAX_RETRY_AFTER_S, math.ceil(self._waiting_tokens / self._tokens_per_s))

@@ -1,0 +1,95 @@
+"""What waits and what runs: requests, their prompts and the step plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+class RequestError(ValueError):
+    """A request that means nothing to this model; nothing of it was run.
+
+    Attributes:
+        param: field of the request that is at fault.
+    """
+
+    def __init__(self, message: str, param: str = "input") -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class QueueFull(RuntimeError):
+    """The request was not admitted because too much waits before it.
+
+    Attributes:
+        retry_after_s: when it is worth trying again.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class QueueClosed(RuntimeError):
+    """The request was not admitted, or was dropped, because the engine stops."""
+
+
+class RequestFailed(RuntimeError):
+    """The engine could not compute the request; others are not affected."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Request:
+    """Prompts that one caller waits for.
+
+    Attributes:
+        prompts: token ids of each prompt, at least one prompt and one token.
+        submitted_s: clock when it was admitted.
+        started_s: clock when its first prompt began to run.
+    """
+
+    prompts: tuple[Sequence[int], ...]
+    submitted_s: float = field(default=0.0, init=False)
+    started_s: float | None = field(default=None, init=False)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return sum(map(len, self.prompts))
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Prompt number `index` of a request: the unit that is scheduled."""
+
+    request: Request
+    index: int
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Its tokens."""
+        return self.request.prompts[self.index]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many."""
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Prompts that run together, sorted by length so that equal lengths stand side by side; none on an idle tick."""
+
+    prompts: tuple[Prompt, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the step."""
+        return sum(prompt.num_tokens for prompt in self.prompts)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each prompt."""
+        return tuple(prompt.num_tokens for prompt in self.prompts)
+
+    def alone(self) -> "tuple[StepPlan, ...]":
+        """The same work, one prompt per step."""
+        return tuple(StepPlan((prompt,)) for prompt in self.prompts)
