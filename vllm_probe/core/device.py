@@ -84,7 +84,7 @@ class Fix:
     """One way out of a finding.
 
     Attributes:
-        where: where it must be typed: host, docker, podman, kubernetes, lxc, image, windows or bios.
+        where: where it must be typed: shell, host, docker, podman, kubernetes, lxc, image, windows or bios.
         command: exact command or configuration text, null when it is not one.
         text: what to do, one sentence.
         effect: what else it changes.

@@ -1,0 +1,40 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_probe.core.rows import Row, matching_line
+
+_ROW = Row(
+    "CPU-04",
+    "degrades",
+    blocking=False,
+    cause="only <quota> processors may be used",
+    fix=(("shell", "export OMP_NUM_THREADS=<threads>", "start <threads> threads", "none"), ("bios", None, "a", "b")),
+)
+
+
+def test_a_row_fills_its_markers_and_leaves_out_null_evidence() -> None:
+    finding = _ROW.finding("cpu0", ("cpu.max: 4", None), quota=4, threads=3)
+    assert finding.cause == "only 4 processors may be used"
+    assert [fix.command for fix in finding.fix] == ["export OMP_NUM_THREADS=3", None]
+    assert finding.fix[0].text == "start 3 threads"
+    assert finding.evidence == ("cpu.max: 4",)
+    assert (finding.severity, finding.blocking, finding.device) == ("degrades", False, "cpu0")
+
+
+def test_a_check_may_soften_the_severity_of_a_row() -> None:
+    assert _ROW.finding(None, (), severity="latent").severity == "latent"
+
+
+def test_the_evidence_of_a_log_is_the_whole_printable_line() -> None:
+    log = "fine\n  \x1b[31mIllegal instruction\x1b[0m (core dumped)\nafter"
+    assert matching_line(log, "Illegal instruction") == "log: [31mIllegal instruction[0m (core dumped)"
+    assert matching_line(log, "Bus error") is None
+
+
+@given(st.text(), st.text())
+def test_evidence_is_always_short_and_printable(before: str, after: str) -> None:
+    line = matching_line(f"{before}needle{after}", "needle")
+    assert line is not None
+    assert "needle" in line
+    assert len(line) <= 205
+    assert line.isprintable()

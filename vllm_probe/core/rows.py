@@ -1,0 +1,74 @@
+"""Rows of the doctor's catalogue as data, and the lines of a log that speak for them."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from vllm_probe.core.device import Finding, Fix
+from vllm_probe.core.values import Severity
+
+FixText: TypeAlias = tuple[str, str | None, str, str]
+"""Where, command or null, text, effect: the fields of a `Fix` in order, with `<name>` markers to fill."""
+
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a row says on every machine; `<name>` markers stand for what a check found.
+
+    Attributes:
+        id: `CTR-13`.
+        severity: blocks, degrades, latent or info.
+        blocking: the device cannot be initialised here because of it, or not run by what is installed.
+        cause: why, one sentence.
+        fix: ways out, nearest first.
+    """
+
+    id: str
+    severity: Severity
+    blocking: bool
+    cause: str
+    fix: tuple[FixText, ...] = ()
+
+    def finding(
+        self, device: str | None, evidence: Iterable[str | None], *, severity: Severity | None = None, **values: object
+    ) -> Finding:
+        """The row found on `device`, its markers replaced by `values`; null evidence is left out."""
+        return Finding(
+            id=self.id,
+            severity=severity or self.severity,
+            blocking=self.blocking,
+            device=device,
+            evidence=tuple(fact for fact in evidence if fact),
+            cause=_filled(self.cause, values),
+            fix=tuple(
+                Fix(
+                    where=where,
+                    command=command and _filled(command, values),
+                    text=_filled(text, values),
+                    effect=_filled(effect, values),
+                )
+                for where, command, text, effect in self.fix
+            ),
+        )
+
+
+def matching_line(log: str, pattern: str) -> str | None:
+    """The first line of `log` that matches `pattern`, as evidence: printable, at most 200 characters."""
+    match = re.search(pattern, log)
+    if match is None:
+        return None
+    start = log.rfind("\n", 0, match.start()) + 1
+    end = log.find("\n", match.start())
+    line = log[start : end if end >= 0 else len(log)]
+    if len(line) > _SHOWN:
+        line = log[match.start() : match.start() + _SHOWN]
+    return "log: " + "".join(character for character in line if character.isprintable()).strip()
+
+
+def _filled(text: str, values: dict[str, object]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"<{name}>", str(value))
+    return text
