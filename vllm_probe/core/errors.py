@@ -6,7 +6,7 @@ ProbeError
 │                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
 │                           port-in-use, replay-refused
 ├── Unavailable (3)         device-not-found, device-unavailable, command-missing, library-unavailable,
-│                           missing-extra, weights-unavailable, hub-unreachable, no-descriptor,
+│                           library-timeout, missing-extra, weights-unavailable, hub-unreachable, no-descriptor,
 │                           unsupported-model, plugin-refused, recording-incomplete
 ├── Interrupted (130)       interrupted
 └── Bug (101)               internal-error, adapter-out-of-order
@@ -180,6 +180,12 @@ class LibraryUnavailable(Unavailable):
     """A native library is absent, cannot be loaded, or a call in it failed."""
 
     code = "library-unavailable"
+
+
+class LibraryTimeout(LibraryUnavailable):
+    """A call in a native library did not return."""
+
+    code = "library-timeout"
 
 
 class MissingExtra(Unavailable):

@@ -12,7 +12,7 @@ class LibraryFacts:
     Attributes:
         load: `ok`, or `error: ...` with the loader's text.
         path: file that was loaded.
-        calls: function name without `_v2` to its status or value.
+        calls: function name without `_v2` to its status or value; recorded, `name(arguments)` to status and outs.
     """
 
     load: str = "ok"
@@ -27,16 +27,20 @@ class Facts:
     Attributes:
         files: path to text, or `!chr`, `!link`, `!dir`, `!absent`, `!hex`, `!size`, `!statfs`.
         commands: argv joined with spaces to stdout; a first line `!rc=N` is the exit status, `!missing` not on PATH.
-        env: environment variables.
+        env: environment variables; null was asked for and not set.
         libs: soname to its behaviour; null cannot be loaded.
         platform: system, machine and release; Linux x86_64 by default.
+        globs: shell pattern to what it matched; without it the listed files are matched.
+        ioctls: path, request and data in hexadecimal to the data that came back; null was refused.
     """
 
     files: dict[str, str] = field(default_factory=dict)
     commands: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str | None] = field(default_factory=dict)
     libs: dict[str, LibraryFacts | None] = field(default_factory=dict)
     platform: dict[str, str] = field(default_factory=dict)
+    globs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ioctls: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
