@@ -1,0 +1,127 @@
+"""A Hugging Face model folder to a `ModelSpec`: JSON files and safetensors headers, nothing else is opened."""
+
+import re
+import stat
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vllm_probe.core.errors import InvalidModel, UnreadableFile, UnsupportedModel
+from vllm_probe.core.model import ModelSpec, Pooling
+from vllm_probe.models.config import parse_config
+from vllm_probe.models.files import mode_of, read_value
+from vllm_probe.models.safetensors import TensorInfo
+from vllm_probe.models.weights import loaded_tensors, read_tensors
+
+_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
+_POOLINGS["lasttoken"] = "last"
+_SUBFOLDER = re.compile(r"[\w-]{0,100}")
+
+
+def read_folder(path: Path) -> ModelSpec:
+    """The model in the folder at `path`, named after the folder; its weight bytes are exact.
+
+    sentence-transformers files, where there are any, decide pooling, normalisation, prompts and the longest input.
+    Without weights `weights_path` is null.
+
+    Raises:
+        UnreadableFile: no such folder, or a file in it cannot be read.
+        InvalidModel: not a model folder, or files that are damaged or contradict each other.
+        InvalidJson: a JSON file that is not JSON.
+        UnsupportedModel: an architecture, pooling or module that this release cannot express.
+        WeightsUnavailable: pickled weights only.
+    """
+    mode = mode_of(path)
+    if not mode:
+        raise UnreadableFile(f"cannot read {path}: there is no such folder", hint="give a folder with config.json")
+    modules = read_value(path / "modules.json", list) if stat.S_ISDIR(mode) else None
+    kinds = _modules(modules or [], path)
+    root = path / kinds.get("Transformer", "")
+    config = read_value(root / "config.json", dict)
+    if config is None:
+        raise InvalidModel(f"{root} has no config.json", hint="give the folder of a Hugging Face model")
+    tensors = read_tensors(root)
+    spec = parse_config(
+        config,
+        name=path.resolve().name,
+        source=str(root / "config.json"),
+        generation=read_value(root / "generation_config.json", dict),
+        stored_dtype=_stored_dtype(tensors),
+    )
+    spec = replace(spec, max_model_len=_longest_input(root, spec.max_model_len))
+    if modules is not None:
+        spec = _pooled(spec, path, kinds)
+    return _weighed(spec, root, tensors) if tensors else spec
+
+
+def _weighed(spec: ModelSpec, root: Path, tensors: dict[str, TensorInfo]) -> ModelSpec:
+    loaded = loaded_tensors(tensors, spec).values()
+    count = sum(tensor.num_elements for tensor in loaded)
+    return replace(
+        spec,
+        weight_bytes=sum(tensor.nbytes for tensor in loaded),
+        num_parameters=count if count and spec.quantization == "none" else None,
+        weights_path=str(root.resolve()),
+        source=f"{spec.source} and safetensors headers",
+    )
+
+
+def _stored_dtype(tensors: dict[str, TensorInfo]) -> str:
+    """The number format that most bytes have; float32, the default of transformers, without any."""
+    sizes = Counter({"float32": 0})
+    for tensor in tensors.values():
+        if tensor.dtype in _DTYPES:
+            sizes[_DTYPES[tensor.dtype]] += tensor.nbytes
+    return sizes.most_common(1)[0][0]
+
+
+def _modules(modules: list[Any], path: Path) -> dict[str, str]:
+    """Subfolder of each sentence-transformers module, by the last part of its class name."""
+    kinds: dict[str, str] = {}
+    for module in modules:
+        kind, folder = (module.get("type"), module.get("path")) if isinstance(module, dict) else (None, None)
+        if not isinstance(kind, str) or not isinstance(folder, str) or not _SUBFOLDER.fullmatch(folder):
+            raise InvalidModel(f"{path}: modules.json does not list modules", hint="get the model's files again")
+        kinds[kind.rpartition(".")[2]] = folder
+    unknown = kinds.keys() - {"Transformer", "Pooling", "Normalize"}
+    if unknown:
+        raise UnsupportedModel(
+            f"{path}: the sentence-transformers module {min(unknown)[:80]!r} is not known",
+            hint="models of Transformer, Pooling and Normalize can be read",
+        )
+    return kinds
+
+
+def _pooled(spec: ModelSpec, path: Path, kinds: dict[str, str]) -> ModelSpec:
+    """`spec` with pooling, normalisation and prompts of the sentence-transformers files."""
+    config = read_value(path / kinds.get("Pooling", "1_Pooling") / "config.json", dict) or {}
+    flags = [key.removeprefix("pooling_mode_") for key in config if "pooling_mode_" in key and config[key] is True]
+    stated = config.get("pooling_mode", flags)
+    mode = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
+    if not isinstance(mode, str) or mode not in _POOLINGS:
+        raise UnsupportedModel(f"{path}: pooling {str(mode)[:80]!r} is not known", hint="mean, cls and lasttoken are")
+    about = read_value(path / "config_sentence_transformers.json", dict) or {}
+    prompts = about["prompts"] if isinstance(about.get("prompts"), dict) else {}
+    return replace(
+        spec,
+        task="embed",
+        ties_embeddings=True,
+        pooling=_POOLINGS[mode],
+        normalizes="Normalize" in kinds,
+        prompts={key: text for key, text in prompts.items() if isinstance(text, str)},
+        source=f"{spec.source}, sentence-transformers files",
+    )
+
+
+def _longest_input(root: Path, limit: int) -> int:
+    """`limit`, or less where `max_seq_length` or else the tokenizer's `model_max_length` says so.
+
+    sentence-transformers 6 writes the second, older releases the first; vLLM reads both.
+    """
+    configs = [read_value(path, dict) or {} for path in sorted(root.glob("sentence_*_config.json"))[:1]]
+    stated = configs[0].get("max_seq_length") if configs else None
+    if stated is None:
+        stated = (read_value(root / "tokenizer_config.json", dict) or {}).get("model_max_length")
+    return int(stated) if isinstance(stated, int | float) and 1 <= stated < limit else limit

@@ -1,0 +1,78 @@
+"""What a user may call a model: any case, `org/` prefix, and suffixes that change tuning or number format only."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from vllm_probe.models import catalogue
+
+_TUNING = re.compile(r"-(?:instruct|chat|it|hf|base|\d{4}|\d{6}|\d{8}|20\d\d-\d\d(?:-\d\d)?)$")
+_QUANTIZED = {
+    r"-fp8(?:-dynamic)?$": "fp8",
+    r"-quantized\.w8a8$": "w8a8",
+    r"-quantized\.w4a16$": "w4a16",
+    r"-awq$": "awq",
+    r"-gptq-int4$": "gptq",
+    r"-nvfp4$": "nvfp4",
+}
+MAX_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One way to understand a name.
+
+    Attributes:
+        base: lower-case name without prefix and the suffixes taken off.
+        quantization: what a suffix says, `none` without one.
+    """
+
+    base: str
+    quantization: str = "none"
+
+
+def readings(name: str) -> Iterator[Reading]:
+    """Every way to understand `name`, the most literal first; a name too long to be one has none."""
+    if len(name) > MAX_LENGTH:
+        return
+    base, quantization = name.rpartition("/")[2].lower(), "none"
+    while base:
+        yield Reading(base=base, quantization=quantization)
+        shorter = _TUNING.sub("", base)
+        for pattern, method in _QUANTIZED.items():
+            if shorter == base and quantization == "none" and re.search(pattern, base):
+                shorter, quantization = re.sub(pattern, "", base), method
+        if shorter == base:
+            return
+        base = shorter
+
+
+def find(name: str) -> tuple[str, Reading] | None:
+    """The catalogue's name for `name` and the reading that led to it."""
+    known = {entry.lower(): entry for entry in catalogue.entries()}
+    for reading in readings(name):
+        if reading.base in known:
+            return known[reading.base], reading
+    aliases = {alias: entry for entry, labels in catalogue.labels().items() for alias in labels.aliases}
+    return next(((aliases[reading.base], reading) for reading in readings(name) if reading.base in aliases), None)
+
+
+def members(name: str) -> tuple[str, ...]:
+    """Catalogue models of the family `name`, sorted; `qwen` and `qwen3-embedding` are families like `qwen3`."""
+    asked = name.lower()
+    return tuple(
+        entry
+        for entry, labels in catalogue.labels().items()
+        if asked in (labels.family, labels.family.rstrip("0123456789."))
+        or (asked.startswith(labels.family) and entry.lower().startswith(f"{asked}-"))
+    )
+
+
+def near_misses(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """At most three of `known` that look like `name`, the likest first."""
+    from difflib import get_close_matches
+
+    by_lower = {entry.lower(): entry for entry in known}
+    bases = [reading.base for reading in readings(name)]
+    found = [match for base in (*bases[:1], *bases[-1:]) for match in get_close_matches(base, by_lower, n=3)]
+    return tuple(by_lower[match] for match in dict.fromkeys(found))[:3]
