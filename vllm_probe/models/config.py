@@ -94,7 +94,8 @@ def parse_config(
         UnsupportedModel: an architecture or variant whose shape this release cannot express.
     """
     text = config.get("text_config") if isinstance(config, dict) else None
-    facts = _Facts({**config, **text} if isinstance(text, dict) else config, source)
+    merged = {**config, **text, "architectures": config.get("architectures")} if isinstance(text, dict) else config
+    facts = _Facts(merged, source)
     traits, architecture = _architecture(facts, is_nested=isinstance(text, dict))
     encodes = "encoder" in traits
     embeds = encodes or architecture.endswith("Model")

@@ -1,0 +1,181 @@
+"""A model folder gives exact bytes and the conventions of its sentence-transformers files, whatever it contains."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.models.folders import BERT, BERT_LOADED_BYTES, BERT_TENSORS, QWEN3, XLM_R, minilm, safetensors, write
+from vllm_probe.core.errors import InvalidJson, InvalidModel, UnreadableFile, UnsupportedModel, WeightsUnavailable
+from vllm_probe.models.hf import read_folder
+
+TRANSFORMER = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
+LAYER = ("BF16", (8, 8))
+
+
+def test_a_sentence_transformer_is_read_with_its_conventions(tmp_path: Path) -> None:
+    spec = read_folder(write(tmp_path / "tiny", minilm()))
+    assert (spec.name, spec.task, spec.pooling, spec.normalizes) == ("tiny", "embed", "mean", True)
+    assert (spec.max_model_len, spec.num_positions, spec.prompts) == (256, 512, {})
+    assert spec.weights_path == str(tmp_path / "tiny")
+    assert spec.source.endswith("config.json, sentence-transformers files and safetensors headers")
+
+
+def test_weight_bytes_are_those_of_the_tensors_that_are_loaded(tmp_path: Path) -> None:
+    spec = read_folder(write(tmp_path, minilm()))
+    assert (spec.weight_bytes, spec.num_parameters) == (BERT_LOADED_BYTES, BERT_LOADED_BYTES // 4)
+    assert spec.dtype == "float32"
+
+
+def test_the_stored_format_is_taken_where_the_config_states_none(tmp_path: Path) -> None:
+    half = {name: ("F16" if dtype == "F32" else dtype, shape) for name, (dtype, shape) in BERT_TENSORS.items()}
+    assert read_folder(write(tmp_path, minilm(**{"model.safetensors": safetensors(half)}))).dtype == "float16"
+
+
+def test_release_6_writes_pooling_prompts_and_length_elsewhere(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "1_Pooling/config.json": {"embedding_dimension": 8, "pooling_mode": "cls", "include_prompt": True},
+        "config_sentence_transformers.json": {"prompts": {"query": "Query: ", "document": "", "bad": 1}},
+        "modules.json": [
+            TRANSFORMER,
+            {"path": "1_Pooling", "type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling"},
+        ],
+        "sentence_bert_config.json": {"transformer_task": "feature-extraction"},
+        "tokenizer_config.json": {"model_max_length": 128},
+    }
+    spec = read_folder(write(tmp_path, minilm(**changes)))
+    assert (spec.pooling, spec.normalizes, spec.max_model_len) == ("cls", False, 128)
+    assert spec.prompts == {"query": "Query: ", "document": ""}
+
+
+@pytest.mark.parametrize("length", [10**30, 8192, 0, None, "256", 1e30])
+def test_a_stated_length_never_exceeds_the_positions(tmp_path: Path, length: object) -> None:
+    files = minilm(**{"sentence_bert_config.json": None, "tokenizer_config.json": {"model_max_length": length}})
+    assert read_folder(write(tmp_path, files)).max_model_len == 512
+
+
+def test_a_decoder_with_last_token_pooling_embeds_and_needs_no_head(tmp_path: Path) -> None:
+    tensors = {"model.embed_tokens.weight": ("BF16", (32, 8)), "lm_head.weight": ("BF16", (32, 8))}
+    files = minilm(
+        **{
+            "config.json": QWEN3 | {"tie_word_embeddings": False},
+            "1_Pooling/config.json": {"pooling_mode_lasttoken": True},
+            "model.safetensors": safetensors(tensors),
+        }
+    )
+    spec = read_folder(write(tmp_path, files))
+    assert (spec.task, spec.pooling, spec.ties_embeddings, spec.weight_bytes) == ("embed", "last", True, 2 * 32 * 8)
+
+
+def test_an_older_layout_keeps_the_model_in_a_subfolder(tmp_path: Path) -> None:
+    modules = [TRANSFORMER | {"path": "0_Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    files = minilm(**{"config.json": None, "model.safetensors": None, "modules.json": modules})
+    files |= {"0_Transformer/config.json": BERT, "0_Transformer/model.safetensors": safetensors(BERT_TENSORS)}
+    assert read_folder(write(tmp_path, files)).weights_path == str(tmp_path / "0_Transformer")
+
+
+def test_shards_are_added_up_without_tied_heads_buffers_and_prediction_layers(tmp_path: Path) -> None:
+    first = {"model.embed_tokens.weight": ("BF16", (32, 8)), "model.layers.0.mlp.up_proj.weight": LAYER}
+    second = {
+        "model.layers.1.mlp.up_proj.weight": LAYER,
+        "model.layers.2.eh_proj.weight": LAYER,
+        "model.layers.0.self_attn.rotary_emb.inv_freq": ("F32", (4,)),
+        "lm_head.weight": ("BF16", (32, 8)),
+    }
+    index = dict.fromkeys(first, "model-0.safetensors") | dict.fromkeys(second, "model-1.safetensors")
+    files = {
+        "config.json": QWEN3,
+        "generation_config.json": {"eos_token_id": [31, 30]},
+        "model-0.safetensors": safetensors(first),
+        "model-1.safetensors": safetensors(second),
+        "model.safetensors.index.json": {"metadata": {"total_size": 1}, "weight_map": index},
+    }
+    spec = read_folder(write(tmp_path, files))
+    assert (spec.weight_bytes, spec.task, spec.eos_token_ids) == (2 * (32 * 8 + 2 * 64), "generate", (31, 30))
+
+
+def test_a_config_alone_is_a_shape_without_weights(tmp_path: Path) -> None:
+    spec = read_folder(write(tmp_path, {"config.json": XLM_R}))
+    assert (spec.weights_path, spec.weight_bytes, spec.num_parameters) == (None, None, None)
+    assert (spec.pooling, spec.max_model_len) == ("cls", 8192)
+
+
+def test_packed_weights_have_bytes_and_no_count_of_parameters(tmp_path: Path) -> None:
+    packed = {"model.layers.0.mlp.up_proj.qweight": ("I32", (1, 8))}
+    config = QWEN3 | {"quantization_config": {"quant_method": "awq"}}
+    spec = read_folder(write(tmp_path, {"config.json": config, "model.safetensors": safetensors(packed)}))
+    assert (spec.quantization, spec.weight_bytes, spec.num_parameters, spec.dtype) == ("awq", 32, None, "bfloat16")
+
+
+def test_pickled_weights_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(WeightsUnavailable, match=r"pytorch_model\.bin.*pickle is not read") as caught:
+        read_folder(write(tmp_path, {"config.json": BERT, "pytorch_model.bin": b"\x80\x02"}))
+    assert "convert to safetensors" in caught.value.hint
+
+
+def test_a_folder_without_a_config_is_no_model_and_an_absent_one_is_unreadable(tmp_path: Path) -> None:
+    with pytest.raises(InvalidModel, match=r"no config\.json"):
+        read_folder(tmp_path)
+    with pytest.raises(UnreadableFile, match="no such folder"):
+        read_folder(tmp_path / "absent")
+    with pytest.raises(InvalidModel):
+        read_folder(write(tmp_path, {"model.gguf": b"GGUF"}) / "model.gguf")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "reason"),
+    [
+        ({"config.json": b"{"}, InvalidJson, "line 1"),
+        ({"config.json": b"\xff\xfe"}, UnreadableFile, "UTF-8"),
+        ({"config.json": []}, InvalidModel, "dict"),
+        ({"modules.json": {}}, InvalidModel, "list"),
+        ({"modules.json": ["x"]}, InvalidModel, "modules"),
+        ({"modules.json": [{"type": "Transformer", "path": "../elsewhere"}]}, InvalidModel, "modules"),
+        ({"modules.json": [TRANSFORMER, {"path": "2_Dense", "type": "x.Dense"}]}, UnsupportedModel, "'Dense'"),
+        ({"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}, UnsupportedModel, "max_tokens"),
+        ({"1_Pooling/config.json": {"pooling_mode": ["mean", "cls"]}}, UnsupportedModel, "mean"),
+        ({"1_Pooling/config.json": {"pooling_mode": {"a": 1}}}, UnsupportedModel, "pooling"),
+        ({"1_Pooling/config.json": None}, UnsupportedModel, "pooling"),
+        ({"model.safetensors": b"\x80\x02pickle..."}, InvalidModel, "header"),
+        ({"config.json": BERT | {"vocab_size": 33}}, InvalidModel, "word_embeddings"),
+        ({"tokenizer_config.json": "text", "sentence_bert_config.json": None}, InvalidModel, "tokenizer_config"),
+        ({"generation_config.json": b"nul"}, InvalidJson, "generation_config"),
+    ],
+)
+def test_files_that_are_damaged_or_unknown_are_named(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        read_folder(write(tmp_path, minilm(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "reason"),
+    [
+        (None, "does not map"),
+        ({"a": 1}, "does not map"),
+        ({"a": "../a.safetensors"}, "does not map"),
+        ({"a": "/etc/passwd"}, "does not map"),
+        ({"a": "pytorch_model.bin"}, "does not map"),
+        ({"a": "one.safetensors", "b": "one.safetensors"}, "no shard holds the tensor 'b'"),
+        ({"a": "one.safetensors", "b": "two.safetensors"}, "repeats"),
+    ],
+)
+def test_an_index_is_held_to_its_shards(tmp_path: Path, weight_map: object, reason: str) -> None:
+    shard = safetensors({"a": LAYER})
+    files = {"config.json": BERT, "model.safetensors.index.json": {"weight_map": weight_map}}
+    with pytest.raises(InvalidModel, match=reason):
+        read_folder(write(tmp_path, files | {"one.safetensors": shard, "two.safetensors": shard}))
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "one.safetensors"}}
+    with pytest.raises(UnreadableFile, match=r"one\.safetensors"):
+        read_folder(write(tmp_path, {"config.json": BERT, "model.safetensors.index.json": index}))
+
+
+def test_a_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(InvalidModel):
+        read_folder(tmp_path)

