@@ -1,0 +1,1 @@
+"""Vendors: one folder each, found by scanning, and what they share."""
