@@ -1,0 +1,169 @@
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from vllm_probe.core.device import Device
+from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefused, RecordingIncomplete
+from vllm_probe.core.plugin import API_VERSION, Check, ProbeResult, VendorPlugin
+from vllm_probe.core.scene import Facts, Scene
+from vllm_probe.core.system import Host
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.null.adapter import NullAdapter
+from vllm_probe.vendors.plugins import RefusedPlugin
+from vllm_probe.vendors.registry import ROWS, PortableDeviceManager
+
+HERE = __name__
+HOST = ReplayHost(Scene(facts=Facts()))
+never = threading.Event()
+
+
+def plugin(name: str, probe: str, **more: Any) -> VendorPlugin:
+    return VendorPlugin(
+        api_version=API_VERSION, name=name, device_types=(f"{name}_type", name), probe=f"{HERE}:{probe}", **more
+    )
+
+
+def manager(*plugins: VendorPlugin) -> PortableDeviceManager:
+    return PortableDeviceManager(HOST, plugins, distributions={"bad": "bad-dist"})
+
+
+def two_cards(host: Host) -> ProbeResult:
+    devices = tuple(Device(id=id_, vendor="good", kind="gpu") for id_ in ("0000:41:00.0", "0000:03:00.0"))
+    return ProbeResult(devices=devices, unknown={"/0/arch": "first", "/1/memory/used_bytes": "second", "": "odd"})
+
+
+def same_card(host: Host) -> ProbeResult:
+    return ProbeResult(devices=(Device(id="0000:41:00.0", vendor="bad", kind="npu"),))
+
+
+def raising(host: Host) -> ProbeResult:
+    raise KeyError("VRAM")
+
+
+def hanging(host: Host) -> ProbeResult:
+    never.wait()
+    return ProbeResult()
+
+
+def shapeless(host: Host) -> Any:
+    return []
+
+
+def unrecorded(host: Host) -> ProbeResult:
+    raise RecordingIncomplete("the recording does not hold `read /x`", hint="record it again")
+
+
+CHECKS = (Check(ids=("ACM-01",), run=lambda host, devices, log: ()),)
+
+
+@pytest.fixture(autouse=True)
+def _release_hanging_probes() -> Iterator[None]:
+    never.clear()
+    yield
+    never.set()
+
+
+def test_devices_are_sorted_by_id_and_keep_their_reasons() -> None:
+    found = manager(plugin("good", "two_cards")).probe_devices()
+    assert [device.id for device in found.devices] == ["0000:03:00.0", "0000:41:00.0"]
+    assert found.unknown == {"/0/memory/used_bytes": "second", "/1/arch": "first"}
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("probe", "row", "cause"),
+    [
+        ("raising", "PLG-05", "The probe of bad failed: it raised KeyError: 'VRAM'."),
+        ("shapeless", "PLG-05", "The probe of bad failed: it raised TypeError: gave list, not a ProbeResult."),
+        ("missing", "PLG-05", f"The probe of bad failed: it raised AttributeError: module '{HERE}' has no"),
+        ("hanging", "PLG-06", "The probe of bad did not answer in 0.05 s, so its devices are missing."),
+        ("same_card", "PLG-07", "The probe of bad reports 0000:41:00.0, which good reports too."),
+        ("unrecorded", "REC-01", "The probe of bad asked for more than was recorded: the recording does not hold"),
+    ],
+)
+def test_a_failing_probe_costs_its_own_devices_only(probe: str, row: str, cause: str) -> None:
+    found = manager(plugin("good", "two_cards"), plugin("bad", probe)).probe_devices(timeout_s=0.05)
+    assert [device.vendor for device in found.devices] == ["good", "good"]
+    (finding,) = found.findings
+    assert finding.id == row
+    assert finding.cause.startswith(cause)
+    assert finding.fix[0].command == "export VLLM_PROBE_PLUGINS=good"
+    assert not finding.blocking
+
+
+def test_the_traceback_of_a_probe_is_evidence() -> None:
+    (finding,) = manager(plugin("bad", "raising")).probe_devices().findings
+    assert "in raising" in finding.evidence[0]
+
+
+def test_a_refused_plug_in_is_a_finding_that_names_its_distribution() -> None:
+    refused = RefusedPlugin(name="acme", distribution="acme-dist", id="PLG-03", reason="imports torch")
+    (finding,) = PortableDeviceManager(HOST, (), (refused,)).findings()
+    assert finding.cause == "The plug-in acme of acme-dist imports torch, which would slow every command."
+    assert finding.fix[0].text == "update acme-dist, or leave it out"
+
+
+def test_every_marker_of_our_rows_is_filled() -> None:
+    for row in ROWS:
+        refused = RefusedPlugin(name="acme", distribution="acme-dist", id=row, reason="is odd")
+        (finding,) = PortableDeviceManager(HOST, (), (refused,)).findings()
+        assert "<" not in f"{finding.cause} {finding.fix}"
+
+
+def test_a_plug_in_answers_to_its_name_and_its_device_types() -> None:
+    one, other = plugin("one", "two_cards"), plugin("other", "two_cards")
+    both = manager(one, other)
+    assert both.plugin_for("other") is other
+    assert both.plugin_for("one_type") is one
+    assert both.plugin_for("third") is None
+
+
+def test_an_adapter_comes_with_its_device_set_and_closed() -> None:
+    card = Device(id="null0", vendor="null", kind="gpu", adapter="null")
+    adapter = manager(plugin("null", "two_cards", adapter="vllm_probe.vendors.null.adapter:NullAdapter")).adapter_for(
+        card
+    )
+    assert isinstance(adapter, NullAdapter)
+    assert adapter.device is card
+
+
+def test_a_registered_adapter_goes_before_the_plug_ins_own() -> None:
+    class Special(NullAdapter): ...
+
+    both = manager(plugin("null", "two_cards", adapter="vllm_probe.vendors.null.adapter:NullAdapter"))
+    both.register_adapter("null", Special)
+    assert isinstance(both.adapter_for(Device(id="null0", vendor="null", kind="gpu", adapter="null")), Special)
+
+
+def test_a_device_without_an_adapter_is_unavailable() -> None:
+    for plugins in ((), (plugin("good", "two_cards"),)):
+        with pytest.raises(DeviceUnavailable, match=r"nothing installed here runs 0000:03:00\.0"):
+            manager(*plugins).adapter_for(Device(id="0000:03:00.0", vendor="good", kind="gpu"))
+
+
+def test_an_adapter_that_cannot_be_imported_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Device(id="x", vendor="bad", kind="gpu")
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingExtra, match="the adapter bad needs torch"):
+        manager(plugin("bad", "two_cards", adapter="torch:Adapter")).adapter_for(card)
+    with pytest.raises(PluginRefused, match="No module named 'pyopencl_nowhere'"):
+        manager(plugin("bad", "two_cards", adapter="pyopencl_nowhere:Adapter")).adapter_for(card)
+    with pytest.raises(PluginRefused, match="raised AttributeError"):
+        manager(plugin("bad", "two_cards", adapter=f"{HERE}:Nothing")).adapter_for(card)
+
+
+def test_checks_that_cannot_be_imported_join_the_refused() -> None:
+    both = manager(plugin("good", "two_cards", checks=f"{HERE}:CHECKS"), plugin("bad", "x", checks=f"{HERE}:NONE"))
+    assert both.checks() == CHECKS
+    assert [(refused.name, refused.distribution, refused.id) for refused in both.refused] == [
+        ("bad", "bad-dist", "PLG-02")
+    ]
+
+
+def test_discovery_reads_the_variable_through_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_PROBE_PLUGINS", "null")
+    found = PortableDeviceManager.discover(HOST)
+    assert [plugin.name for plugin in found.plugins] == ["null"]
+    assert [device.id for device in found.probe_devices().devices] == ["null0"]

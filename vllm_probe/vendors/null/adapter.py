@@ -1,0 +1,146 @@
+"""An adapter that keeps its own clock, so that whatever times it is exact and instant."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_probe.core.adapter import HardwareAdapter, Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.system import Host
+from vllm_probe.core.values import FenceScope
+from vllm_probe.core.version import __version__
+from vllm_probe.vendors.null.probe import load_script
+
+_BITS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8_e4m3": 8, "int8": 8, "int4": 4, "int32": 32}
+
+
+@dataclass(slots=True, eq=False)
+class NullTensor:
+    """An array whose elements are all the same, so that it takes no memory and every result is known.
+
+    Attributes:
+        shape: sizes.
+        dtype: capability word, or `int32`.
+        value: every element.
+        address: where it would be.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    value: float = 0
+    address: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * _BITS[self.dtype] // 8
+
+
+class NullAdapter(HardwareAdapter[NullTensor]):
+    """The scripted device. Every call advances `clock_s` by what the script makes it cost."""
+
+    memory_fence_scope = "device"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self.script = load_script(host)
+        self.clock_s = 0.0
+        self._noise = random.Random(self.script.seed)  # noqa: S311 - not a secret
+        self._next_address = 1
+
+    def supports(self, primitive: Primitive, dtype: str) -> Support:
+        """Linear in the formats of the script."""
+        if primitive is Primitive.LINEAR and dtype in self.script.rates_gflops:
+            return Support(ok=True)
+        return Support(ok=False, reason=f"the script has no {primitive} in {dtype}")
+
+    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        """One, `scripted`."""
+        return ("scripted",) if self.supports(primitive, dtype).ok else ()
+
+    def copy(self, source: NullTensor, target: NullTensor) -> None:
+        """Copies all of `source` over `target`."""
+        self._move("copy", 2 * source.nbytes)
+        target.value = source.value
+
+    def read(self, source: NullTensor) -> NullTensor:
+        """The sum of `source`."""
+        self._move("read", source.nbytes)
+        return NullTensor((), source.dtype, source.value * math.prod(source.shape))
+
+    def triad(self, b: NullTensor, c: NullTensor, scale: float, out: NullTensor) -> None:
+        """Writes `b + scale * c` to `out`."""
+        self._move("triad", b.nbytes + c.nbytes + out.nbytes)
+        out.value = b.value + scale * c.value
+
+    def fence(self, scope: FenceScope) -> None:
+        """Nothing is ever out of order, whatever the `scope`."""
+
+    def synchronize(self) -> None:
+        """Nothing is ever queued."""
+
+    def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+        """Seconds by which `calls` advance the clock, with the script's noise."""
+        begin = self.clock_s
+        for call in calls:
+            call()
+        return (self.clock_s - begin) * (1 + self.script.noise_pct / 100 * self._noise.uniform(-1, 1))
+
+    def software(self) -> dict[str, str]:
+        """The version of vllm-probe."""
+        return {"null": __version__}
+
+    def _open(self) -> None: ...
+
+    def _close(self) -> None: ...
+
+    def _memory(self) -> MemoryReading:
+        return MemoryReading(total_bytes=self.script.memory_bytes, free_bytes=self.script.memory_bytes)
+
+    def _allocate(self, nbytes: int, alignment: int) -> NullTensor:
+        self._spend("allocate", 0.0)
+        if nbytes > self.script.memory_bytes:
+            raise RuntimeError(f"out of memory: {nbytes} of {self.script.memory_bytes} bytes")
+        address = -(-self._next_address // alignment) * alignment
+        self._next_address = address + nbytes + 1
+        return NullTensor((nbytes,), "int8", address=address)
+
+    def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> NullTensor:
+        """One small integer from `seed`, everywhere."""
+        tensor = NullTensor(shape, dtype, random.Random(seed).randint(1, 7))  # noqa: S311 - not a secret
+        tensor.address = self._allocate(tensor.nbytes, self.alignment_bytes).address
+        return tensor
+
+    def _to_host(self, tensor: NullTensor) -> list[Any]:
+        values: Any = tensor.value
+        for size in reversed(tensor.shape):
+            values = [values] * size
+        return [values] if tensor.shape == () else values
+
+    def _prepare_linear(
+        self,
+        weight: NullTensor,
+        bias: NullTensor | None,
+        dtype: str,
+        implementation: str,  # noqa: ARG002 - there is one
+    ) -> Linear[NullTensor]:
+        curve = self.script.rates_gflops[dtype]
+        n, k = weight.shape
+        added = bias.value if bias else 0
+
+        def linear(rows: NullTensor) -> NullTensor:
+            rate = max((pair for pair in curve if pair[0] <= rows.shape[0]), default=curve[0])[1]
+            self._spend(f"linear.{dtype}", 2 * rows.shape[0] * n * k / (rate * 1e9))
+            value = k * rows.value * weight.value + added
+            return NullTensor((rows.shape[0], n), "int32" if dtype == "int8" else dtype, value)
+
+        return linear
+
+    def _move(self, call: str, nbytes: int) -> None:
+        self._spend(call, nbytes / (self.script.bandwidth_gb_s * 1e9))
+
+    def _spend(self, call: str, seconds: float) -> None:
+        if call in self.script.faults:
+            raise RuntimeError(self.script.faults[call])
+        self.clock_s += seconds + self.script.launch_us * 1e-6
