@@ -26,9 +26,9 @@ class FileStat:
     mode: int
     uid: int
     gid: int
-    device: tuple[int, int] | None
-    size_bytes: int
-    mount_bytes: int | None
+    device: tuple[int, int] | None = None
+    size_bytes: int = 0
+    mount_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class CommandResult:
     """
 
     status: CommandStatus
-    returncode: int | None
-    stdout: str
-    stderr: str
+    returncode: int | None = None
+    stdout: str = ""
+    stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
