@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from vllm_probe.core.device import Finding, Fix
+from vllm_probe.core.files import read_json
 from vllm_probe.core.values import Severity
 
 FixText: TypeAlias = tuple[str, str | None, str, str]
@@ -53,6 +55,28 @@ class Row:
                 for where, command, text, effect in self.fix
             ),
         )
+
+
+def load_rows(path: Path) -> dict[str, Row]:
+    """The rows in the JSON file at `path`, by key: a row's id, with `/variant` where it has several causes.
+
+    The file holds `recipes`, name to fixes that several rows share, and `rows`; a row's own fixes come first.
+    """
+    value = read_json(path)
+    return {
+        key: Row(
+            id=key.partition("/")[0],
+            severity=row["severity"],
+            blocking=row["blocking"],
+            cause=row["cause"],
+            fix=tuple(
+                (where, command, text, effect)
+                for fixes in (row.get("fix", ()), *(value["recipes"][name] for name in row.get("recipes", ())))
+                for where, command, text, effect in fixes
+            ),
+        )
+        for key, row in value["rows"].items()
+    }
 
 
 def matching_line(log: str, pattern: str) -> str | None:

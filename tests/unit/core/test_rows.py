@@ -1,7 +1,10 @@
+import json
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_probe.core.rows import Row, matching_line
+from vllm_probe.core.rows import FixText, Row, load_rows, matching_line
 
 _ROW = Row(
     "CPU-04",
@@ -38,3 +41,14 @@ def test_evidence_is_always_short_and_printable(before: str, after: str) -> None
     assert "needle" in line
     assert len(line) <= 205
     assert line.isprintable()
+
+
+def test_rows_are_loaded_with_the_recipes_that_they_share_after_their_own_fixes(tmp_path: Path) -> None:
+    own: FixText = ("shell", "a <x>", "do a", "none")
+    shared: FixText = ("docker", None, "do b", "none")
+    row = {"severity": "info", "blocking": False, "cause": "why.", "fix": [own], "recipes": ["r"], "source": "a thread"}
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps({"recipes": {"r": [shared]}, "rows": {"X-01": row, "X-01/other": {**row, "fix": []}}}))
+    rows = load_rows(path)
+    assert rows["X-01"] == Row("X-01", "info", blocking=False, cause="why.", fix=(own, shared))
+    assert (rows["X-01/other"].id, len(rows["X-01/other"].fix)) == ("X-01", 1)
