@@ -1,0 +1,123 @@
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from vllm_probe.core import codec
+from vllm_probe.core.adapter import Primitive
+from vllm_probe.core.errors import AdapterOutOfOrder, InvalidJson, SchemaViolation
+from vllm_probe.core.scene import Facts, Scene
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.null.adapter import NullAdapter
+from vllm_probe.vendors.null.probe import Curve, Script, probe
+
+HOST = ReplayHost(Scene(facts=Facts()))
+Play = Callable[[Script], NullAdapter]
+STEPS: Curve = ((1, 10.0), (512, 200.0))
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """An open adapter on the device that a script describes."""
+
+    def start(script: Script) -> NullAdapter:
+        path = tmp_path / "script.json"
+        path.write_text(codec.dumps(script), encoding="utf-8")
+        monkeypatch.setenv("VLLM_PROBE_NULL_SCRIPT", str(path))
+        adapter = NullAdapter(HOST)
+        adapter.set_device(probe(HOST).devices[0])
+        adapter.open()
+        return adapter
+
+    return start
+
+
+def test_the_device_has_the_memory_of_the_script(play: Play) -> None:
+    adapter = play(Script(memory_bytes=123))
+    assert adapter.device.id == "null0"
+    assert adapter.device.memory.usable_bytes == 123
+    assert adapter.memory().free_bytes == 123
+
+
+def test_a_linear_takes_what_the_rate_at_its_rows_says(play: Play) -> None:
+    adapter = play(Script(rates_gflops={"bf16": STEPS}, launch_us=3.0))
+    linear = adapter.prepare_linear(adapter.random((64, 32), "bf16", 1), None, "bf16", "scripted")
+    for rows, rate in ((1, 10.0), (511, 10.0), (512, 200.0), (4096, 200.0)):
+        x = adapter.random((rows, 32), "bf16", 0)
+        seconds = adapter.time_batch([lambda x=x: linear(x)])  # type: ignore[misc]  # bound for this turn
+        assert seconds == pytest.approx(2 * rows * 32 * 64 / (rate * 1e9) + 3e-6)
+
+
+def test_memory_calls_take_what_the_bandwidth_says(play: Play) -> None:
+    adapter = play(Script(bandwidth_gb_s=10.0, launch_us=0.0))
+    a, b, c = (adapter.random((1000,), "fp32", seed) for seed in range(3))
+    assert adapter.time_batch([lambda: adapter.read(a)]) == pytest.approx(4000 / 1e10)
+    assert adapter.time_batch([lambda: adapter.copy(a, b)]) == pytest.approx(8000 / 1e10)
+    assert adapter.time_batch([lambda: adapter.triad(a, b, 2.0, c)] * 2) == pytest.approx(24000 / 1e10)
+
+
+def test_results_are_those_of_arrays_of_one_value(play: Play) -> None:
+    adapter = play(Script())
+    x, weight, bias = (adapter.random(shape, "int8", seed) for seed, shape in enumerate([(2, 5), (3, 5), (3,)]))
+    product = adapter.prepare_linear(weight, bias, "int8", "scripted")(x)
+    assert product.dtype == "int32"
+    assert adapter.to_host(product) == [[5 * x.value * weight.value + bias.value] * 3] * 2
+    assert adapter.to_host(adapter.read(x)) == [10 * x.value]
+    adapter.triad(x, x, 0.5, x)
+    assert x.value == 1.5 * adapter.random((2, 5), "int8", 0).value
+
+
+def test_noise_is_bounded_and_the_same_in_every_run(play: Play) -> None:
+    def batches() -> list[float]:
+        adapter = play(Script(noise_pct=10.0, seed=4, launch_us=1.0, bandwidth_gb_s=1e6))
+        tensor = adapter.random((1,), "int8", 0)
+        return [adapter.time_batch([lambda: adapter.read(tensor)]) for _ in range(20)]
+
+    first = batches()
+    assert first == batches()
+    assert len(set(first)) == 20
+    assert all(0.9e-6 <= seconds <= 1.101e-6 for seconds in first)
+
+
+def test_a_fault_is_raised_by_the_call_it_names(play: Play) -> None:
+    adapter = play(Script(faults={"linear.bf16": "illegal instruction", "copy": "lost"}))
+    weight = adapter.random((8, 8), "bf16", 0)
+    linear = adapter.prepare_linear(weight, None, "bf16", "scripted")
+    with pytest.raises(RuntimeError, match="illegal instruction"):
+        linear(weight)
+    with pytest.raises(RuntimeError, match="lost"):
+        adapter.copy(weight, weight)
+    assert adapter.read(weight).dtype == "bf16"
+
+
+def test_addresses_are_aligned_and_capacity_is_kept(play: Play) -> None:
+    adapter = play(Script(memory_bytes=1 << 20))
+    addresses = [adapter.allocate(100, alignment).address for alignment in (64, 4096, 256, 1)]
+    assert [address % alignment for address, alignment in zip(addresses, (64, 4096, 256, 1), strict=True)] == [0] * 4
+    assert all(later - earlier >= 100 for earlier, later in pairwise(addresses))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        adapter.allocate((1 << 20) + 1)
+
+
+def test_only_formats_of_the_script_are_supported(play: Play) -> None:
+    adapter = play(Script(rates_gflops={"bf16": STEPS}))
+    assert adapter.implementations(Primitive.LINEAR, "bf16") == ("scripted",)
+    assert adapter.implementations(Primitive.LINEAR, "fp16") == ()
+    assert adapter.supports(Primitive.ATTENTION, "bf16").reason == "the script has no attention in bf16"
+
+
+def test_calls_out_of_order_are_refused() -> None:
+    with pytest.raises(AdapterOutOfOrder):
+        NullAdapter(HOST).open()
+
+
+def test_a_script_that_is_none_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "script.json"
+    monkeypatch.setenv("VLLM_PROBE_NULL_SCRIPT", str(path))
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(InvalidJson):
+        probe(HOST)
+    path.write_text('{"rates_gflops": {"bf16": [[0, 5]]}}', encoding="utf-8")
+    with pytest.raises(SchemaViolation, match="/rates_gflops/bf16/0/0"):
+        probe(HOST)
