@@ -1,0 +1,96 @@
+"""The CPU through torch: oneDNN weights packed once, threads as the device's budget says."""
+
+import re
+from functools import cache
+
+import torch
+
+from vllm_probe.core.adapter import Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.cpu.limits import free_memory, read_limits
+from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
+
+_PREPACKED = "onednn_prepacked"
+_NATIVE = {
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+    "int8": {"avx512_vnni", "avx_vnni", "amx_int8"},
+}
+"""Number format to the instruction sets that compute in it; fp32 needs none of them."""
+
+
+class CpuAdapter(TorchAdapter):
+    """All processors of the thread budget as one device.
+
+    `fence` and `synchronize` have nothing to do: torch's operators return after their threads have joined, which
+    is a full barrier, oneDNN and libc end streaming stores with a store fence, and host memory is coherent for every
+    processor and every device that reads it, so what an operator wrote is visible up to `system` scope.
+    """
+
+    torch_device = "cpu"
+    memory_fence_scope = "system"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self._host = host
+        self._threads_before = torch.get_num_threads()
+
+    def supports(self, primitive: Primitive, dtype: str) -> Support:
+        """As torch, with what a format costs that these processors do not compute in."""
+        support = super().supports(primitive, dtype)
+        needed = _NATIVE.get(dtype, set())
+        if not support.ok or not needed or needed & set(self.device.details.get("isa") or ()):
+            return support
+        if dtype == "int8":
+            return Support(ok=False, reason="no int8 dot products (VNNI): torch would use a scalar loop")
+        return Support(ok=True, reason=f"no {dtype} arithmetic: converted to fp32 and back, slower than fp32")
+
+    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        """As torch, and before `aten` `onednn_prepacked`, which does not reorder the weight in every call."""
+        names = super().implementations(primitive, dtype)
+        return (_PREPACKED, *names) if "aten" in names and _packs(dtype) else names
+
+    def software(self) -> dict[str, str]:
+        """The versions of torch and of the oneDNN in it."""
+        found = re.search(r"MKL-DNN v([0-9.]+)", torch.__config__.show())
+        return super().software() | ({"onednn": found[1]} if found else {})
+
+    def _open(self) -> None:
+        """Denormals are flushed here, before the worker threads start and inherit the setting."""
+        self._threads_before = torch.get_num_threads()
+        torch.set_flush_denormal(True)
+        torch.set_num_threads(self.device.details.get("threads") or self._threads_before)
+
+    def _close(self) -> None:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(self._threads_before)
+
+    def _memory(self) -> MemoryReading:
+        stats, limits = self._host.stats(), read_limits(self._host)
+        return MemoryReading(total_bytes=stats.memory_total_bytes, free_bytes=free_memory(stats, limits)[0])
+
+    def _prepare_linear(
+        self, weight: torch.Tensor, bias: torch.Tensor | None, dtype: str, implementation: str
+    ) -> Linear[torch.Tensor]:
+        if implementation != _PREPACKED:
+            return super()._prepare_linear(weight, bias, dtype, implementation)
+        format_ = DTYPES[dtype]
+        return _packed_linear(weight.to(format_), None if bias is None else bias.to(format_))
+
+
+def _packed_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear[torch.Tensor]:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)  # noqa: SLF001 - registered operators
+    multiply = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
+    return lambda rows: multiply(rows, packed, bias, "none", [], "")
+
+
+@cache
+def _packs(dtype: str) -> bool:
+    """Whether this build of torch packs and multiplies `dtype` with oneDNN on these processors."""
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    try:
+        _packed_linear(torch.zeros(16, 16, dtype=DTYPES[dtype]), None)(torch.zeros(1, 16, dtype=DTYPES[dtype]))
+    except RuntimeError:
+        return False
+    return True

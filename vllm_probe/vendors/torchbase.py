@@ -1,0 +1,176 @@
+"""TorchAdapter: everything that a torch backend does alike; a vendor overrides what its device does better."""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import torch
+from torch.nn import functional
+
+from vllm_probe.core.adapter import HardwareAdapter, Linear, Primitive, Support
+from vllm_probe.core.errors import UnknownName
+from vllm_probe.core.values import FenceScope
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
+"""Capability word to torch's number format."""
+
+_BLOCK = 1 << 20
+
+
+def _fused_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    """[batch, heads, tokens, head_dim]; without a mask torch's CPU and CUDA dispatch take their flash kernels."""
+    grouped = {} if q.shape[1] == k.shape[1] else {"enable_gqa": True}
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
+
+
+def _bmm_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    """[batch, heads, tokens, head_dim]; holds [batch, heads, tokens, tokens] scores in the format of `q`."""
+    k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], dim=1) for part in (k, v))
+    scores = torch.matmul(q, k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(hidden, float("-inf"))
+    return torch.matmul(scores.softmax(-1), v)
+
+
+class TorchAdapter(HardwareAdapter[torch.Tensor]):
+    """A device that torch knows by the name `torch_device`."""
+
+    torch_device: ClassVar[str]
+
+    linears: ClassVar[dict[str, tuple[str, ...]]] = {
+        "fp32": ("aten",),
+        "bf16": ("aten",),
+        "fp16": ("aten",),
+        "int8": ("int_mm",),
+    }
+    """Number format to the implementations of linear, the preferred one first."""
+
+    def supports(self, primitive: Primitive, dtype: str) -> Support:
+        """Linear in every format that it has an implementation for, attention in the floating ones of those."""
+        if self.implementations(primitive, dtype):
+            return Support(ok=True)
+        return Support(ok=False, reason=f"torch has no {primitive} in {dtype} on {self.torch_device}")
+
+    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        """Linear: `aten` (torch's own), `int_mm` (int8 to int32); attention: `sdpa` (fused), `bmm` (scores stored)."""
+        if primitive is Primitive.LINEAR:
+            return self.linears.get(dtype, ())
+        return ("sdpa", "bmm") if primitive is Primitive.ATTENTION and dtype in {"fp32", "bf16", "fp16"} else ()
+
+    def tensor(self, data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """`data` (a tensor, array or nested sequence) on the device, not copied if it is there already."""
+        return torch.as_tensor(data, dtype=dtype, device=self.torch_device)
+
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copies all of `source` over `target`, of the same shape and format."""
+        target.copy_(source)
+
+    def read(self, source: torch.Tensor) -> torch.Tensor:
+        """The sum of `source`."""
+        return source.sum()
+
+    def triad(self, b: torch.Tensor, c: torch.Tensor, scale: float, out: torch.Tensor) -> None:
+        """Writes `b + scale * c` to `out`."""
+        torch.add(b, c, alpha=scale, out=out)
+
+    def fence(self, scope: FenceScope) -> None:
+        """Orders memory up to `scope` by waiting for the device, which is as strong as any scope."""
+        if scope != "none":
+            self.synchronize()
+
+    def synchronize(self) -> None:
+        """Waits until everything queued on the device is done."""
+        torch.get_device_module(self.torch_device).synchronize()
+
+    def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+        """Wall seconds of `calls`, issued in order and synchronised once."""
+        self.synchronize()
+        begin = time.perf_counter()
+        for call in calls:
+            call()
+        self.synchronize()
+        return time.perf_counter() - begin
+
+    def software(self) -> dict[str, str]:
+        """The version of torch."""
+        return {"torch": str(torch.__version__)}
+
+    def attention(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        lengths: Sequence[int],
+        *,
+        causal: bool,
+        implementation: str | None = None,
+    ) -> torch.Tensor:
+        """Attention within each of the sequences that are packed one after another, scaled by 1/sqrt(head_dim).
+
+        Sequences of one length share a call without padding; neighbours of one length are not even copied.
+
+        Args:
+            query: [sum(lengths), num_heads, head_dim], fp32, bf16 or fp16.
+            key: [sum(lengths), num_kv_heads, head_dim]; num_kv_heads divides num_heads.
+            value: as `key`.
+            lengths: tokens of each sequence.
+            causal: whether a token sees only itself and those before it.
+            implementation: one of `implementations`, null for the preferred one.
+
+        Returns:
+            New tensor of the shape and format of `query`.
+        """
+        attend = _bmm_attention if implementation == "bmm" else _fused_attention
+        starts_of: dict[int, list[int]] = {}
+        for start, length in zip(accumulate(lengths, initial=0), lengths, strict=False):
+            if length:
+                starts_of.setdefault(length, []).append(start)
+        out = torch.empty_like(query)
+        for length, starts in starts_of.items():
+            rows = self._rows(starts, length)
+            q, k, v = (part[rows].unflatten(0, (len(starts), length)).transpose(1, 2) for part in (query, key, value))
+            out[rows] = attend(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
+        return out
+
+    def _rows(self, starts: list[int], length: int) -> slice | torch.Tensor:
+        """Where sequences of `length` stand: a slice when they are neighbours, else indices [len(starts) * length]."""
+        end = starts[0] + length * len(starts)
+        if starts == list(range(starts[0], end, length)):
+            return slice(starts[0], end)
+        return (torch.tensor(starts)[:, None] + torch.arange(length)).flatten().to(self.torch_device)
+
+    def _allocate(self, nbytes: int, alignment: int) -> torch.Tensor:
+        buffer = torch.empty(nbytes + alignment, dtype=torch.uint8, device=self.torch_device)
+        skip = -buffer.data_ptr() % alignment
+        return buffer[skip : skip + nbytes]
+
+    def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> torch.Tensor:
+        """Values repeat after 2**20 elements: drawing is serial, copying lets all threads touch the memory first."""
+        out = torch.empty(shape, dtype=DTYPES[dtype], device=self.torch_device)
+        generator = torch.Generator().manual_seed(seed)
+        size = (min(out.numel(), _BLOCK),)
+        if dtype == "int8":
+            block = torch.randint(-128, 128, size, dtype=torch.int8, generator=generator)
+        else:
+            block = torch.randn(size, generator=generator)
+        block = block.to(out.device, out.dtype)
+        blocks, rest = divmod(out.numel(), _BLOCK)
+        out.view(-1)[: blocks * _BLOCK].unflatten(0, (blocks, _BLOCK)).copy_(block) if blocks else None
+        out.view(-1)[blocks * _BLOCK :].copy_(block[:rest])
+        return out
+
+    def _prepare_linear(
+        self, weight: torch.Tensor, bias: torch.Tensor | None, dtype: str, implementation: str
+    ) -> Linear[torch.Tensor]:
+        if implementation == "aten":
+            weight = weight.to(self.torch_device, DTYPES[dtype])
+            bias = None if bias is None else bias.to(weight.device, weight.dtype)
+            return lambda rows: functional.linear(rows, weight, bias)
+        if implementation == "int_mm":
+            columns, multiply = weight.t().contiguous(), torch._int_mm  # noqa: SLF001 - has no public name
+            if bias is None:
+                return lambda rows: multiply(rows, columns)
+            return lambda rows: multiply(rows, columns).add_(bias)
+        raise UnknownName(f"linear in {dtype} has no implementation {implementation!r}", hint="see implementations()")
