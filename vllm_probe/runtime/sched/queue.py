@@ -121,13 +121,14 @@ class RequestQueue:
                         complete.append(request)
             return tuple(complete)
 
-    def cancel(self, request: Request) -> None:
-        """Forgets `request`: what waits of it is dropped, what runs is no longer counted."""
+    def cancel(self, request: Request) -> bool:
+        """Forgets `request`: what waits of it is dropped, what runs is no longer counted; whether it was known."""
         with self._changed:
-            if self._left.pop(request, None) is not None:
-                kept = deque(prompt for prompt in self._waiting if prompt.request is not request)
-                self._waiting, self._waiting_tokens = kept, sum(prompt.num_tokens for prompt in kept)
-                self._changed.notify()
+            if self._left.pop(request, None) is None:
+                return False
+            kept = deque(prompt for prompt in self._waiting if prompt.request is not request)
+            self._waiting, self._waiting_tokens = kept, sum(prompt.num_tokens for prompt in kept)
+            return True
 
     def close(self) -> None:
         """Admits nothing more; what was admitted still runs."""

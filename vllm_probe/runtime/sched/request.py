@@ -1,7 +1,9 @@
 """What waits and what runs: requests, their prompts and the step plan."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class RequestError(ValueError):
@@ -33,7 +35,15 @@ class QueueClosed(RuntimeError):
 
 
 class RequestFailed(RuntimeError):
-    """The engine could not compute the request; others are not affected."""
+    """The engine could not compute the request; others are not affected.
+
+    Attributes:
+        reason: one word for metrics: `step`, `non_finite` or `stopped`.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -42,11 +52,17 @@ class Request:
 
     Attributes:
         prompts: token ids of each prompt, at least one prompt and one token.
+        num_truncated: prompts that were cut to their length.
+        outputs: what was computed for each prompt so far.
+        future: what the caller waits on; cancelling it gives up.
         submitted_s: clock when it was admitted.
         started_s: clock when its first prompt began to run.
     """
 
     prompts: tuple[Sequence[int], ...]
+    num_truncated: int = 0
+    outputs: dict[int, bytes] = field(default_factory=dict, init=False)
+    future: Future[Any] = field(default_factory=Future, init=False)
     submitted_s: float = field(default=0.0, init=False)
     started_s: float | None = field(default=None, init=False)
 
@@ -90,6 +106,14 @@ class StepPlan:
         """Tokens of each prompt."""
         return tuple(prompt.num_tokens for prompt in self.prompts)
 
-    def alone(self) -> "tuple[StepPlan, ...]":
-        """The same work, one prompt per step."""
-        return tuple(StepPlan((prompt,)) for prompt in self.prompts)
+    def split(self, max_tokens: int) -> "tuple[StepPlan, ...]":
+        """The same work in parts of at most `max_tokens`, or of one prompt where that is longer."""
+        parts: list[list[Prompt]] = []
+        room = 0
+        for prompt in self.prompts:
+            if prompt.num_tokens > room:
+                parts.append([])
+                room = max_tokens
+            parts[-1].append(prompt)
+            room -= prompt.num_tokens
+        return tuple(StepPlan(tuple(part)) for part in parts)
