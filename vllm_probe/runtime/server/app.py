@@ -1,0 +1,186 @@
+"""The routes, and the server around them."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from vllm_probe.core.version import __version__
+from vllm_probe.runtime.engine import Embeddings, Engine
+from vllm_probe.runtime.modeling.tokenizing import Prompts
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, RequestError, RequestFailed
+from vllm_probe.runtime.server.gate import Gate, read_body
+from vllm_probe.runtime.server.lifecycle import bind, run
+from vllm_probe.runtime.server.metrics import Metrics
+from vllm_probe.runtime.server.schema import (
+    ApiError,
+    EmbeddingRequest,
+    json_response,
+    parse_request,
+    render_embeddings,
+)
+
+_CLIENT_CLOSED_REQUEST = 499  # nginx's status; nobody reads it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """How the server listens and what it accepts.
+
+    Attributes:
+        host: address to listen on.
+        port: TCP port, 0 for a free one.
+        api_key: bearer token that every route but /health and /live needs, null for none.
+        served_model_names: names that requests may give; the first is answered with, default the model's own.
+        max_body_bytes: largest request body.
+        drain_timeout_s: how long admitted requests may take after SIGTERM.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_key: str | None = None
+    served_model_names: tuple[str, ...] = ()
+    max_body_bytes: int = 32 << 20
+    drain_timeout_s: float = 30.0
+
+
+def serve(
+    engine: Engine,
+    options: ServerOptions,
+    listener: socket.socket | None = None,
+    on_ready: Callable[[str], object] = str,
+) -> int:
+    """Serves `engine` until SIGTERM or SIGINT, then drains; a second signal aborts.
+
+    Args:
+        engine: a loaded engine; the caller closes it.
+        options: address, key and limits.
+        listener: what `lifecycle.bind` gave; without it the address is bound now.
+        on_ready: called with the base URL once requests are accepted.
+
+    Returns:
+        0 after everything admitted was answered, 130 when it was aborted.
+
+    Raises:
+        PortInUse: another process listens on the address.
+    """
+    app = create_app(engine, options)
+    return run(app, engine, listener or bind(options.host, options.port), options.drain_timeout_s, on_ready)
+
+
+def create_app(engine: Engine, options: ServerOptions) -> FastAPI:
+    """The ASGI application for a loaded `engine`."""
+    routes = _Routes(engine, options)
+    app = FastAPI(title="vllm-probe", version=__version__)
+    schema = {"content": {"application/json": {"schema": EmbeddingRequest.model_json_schema()}}, "required": True}
+    app.post("/v1/embeddings", openapi_extra={"requestBody": schema})(routes.embeddings)
+    for path in ("/v1/models", "/health", "/live", "/metrics", "/version"):
+        app.get(path)(getattr(routes, path.rpartition("/")[2]))
+    for kind in (ApiError, HTTPException, RequestError, QueueFull, QueueClosed, RequestFailed, Exception):
+        app.add_exception_handler(kind, routes.failure)
+    app.add_middleware(Gate, api_key=options.api_key)
+    return app
+
+
+class _Routes:
+    """The handlers, named after their paths."""
+
+    def __init__(self, engine: Engine, options: ServerOptions) -> None:
+        self._engine = engine
+        self._options = options
+        self._names = options.served_model_names or (engine.spec.name,)
+        self._created = int(time.time())
+        self._metrics = Metrics(engine, self._names[0])
+        # One thread tokenizes, so that it never takes more than one core from the forward pass.
+        self._tokenizer = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+
+    async def embeddings(self, request: Request) -> Response:
+        """Vectors of the inputs."""
+        begun_s = time.perf_counter()
+        asked = parse_request(await read_body(request, self._options.max_body_bytes))
+        if asked.model not in (None, *self._names):
+            raise ApiError(404, f"The model `{asked.model}` does not exist.", "model")
+        prompts = await asyncio.get_running_loop().run_in_executor(self._tokenizer, self._prepare, asked)
+        tokenized_s = time.perf_counter()
+        result = await self._compute(prompts, request)
+        if result is None:
+            self._metrics.failed("disconnected")
+            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        response = render_embeddings(result, self._names[0], asked.encoding_format)
+        self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
+        return response
+
+    def _prepare(self, asked: EmbeddingRequest) -> Prompts:
+        return self._engine.prepare(
+            asked.inputs(), truncate_prompt_tokens=asked.truncate_prompt_tokens, dimensions=asked.dimensions
+        )
+
+    async def _compute(self, prompts: Prompts, request: Request) -> Embeddings | None:
+        """The vectors, or null when the client went away first; then what waits of it is dropped."""
+        answer = asyncio.wrap_future(self._engine.submit(prompts))
+        gone = asyncio.create_task(_disconnected(request))
+        waited: list[asyncio.Future[Any]] = [answer, gone]
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else None
+        finally:
+            answer.cancel()
+            gone.cancel()
+
+    async def models(self) -> Response:
+        """The names that this server answers to."""
+        facts = {"object": "model", "created": self._created, "owned_by": "vllm-probe"}
+        facts |= {"root": self._engine.config.model, "max_model_len": self._engine.config.max_model_len}
+        return json_response({"object": "list", "data": [{"id": name, **facts} for name in self._names]})
+
+    async def health(self) -> Response:
+        """Whether requests will be answered: 503 while draining and when the engine does not move."""
+        reason = self._engine.unhealthy()
+        return json_response({"status": reason or "ready"}, 503 if reason else 200)
+
+    async def live(self) -> Response:
+        """Whether the process answers at all."""
+        return json_response({"status": "alive"})
+
+    async def metrics(self) -> Response:
+        """Prometheus metrics."""
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def version(self) -> Response:
+        """The version of vllm-probe."""
+        return json_response({"version": __version__})
+
+    async def failure(self, _: Request, error: Exception) -> Response:
+        """The error object for anything that a handler raised."""
+        match error:
+            case ApiError():
+                answer = error
+            case RequestError():
+                answer = ApiError(400, str(error), error.param)
+            case QueueFull():
+                self._metrics.rejected("queue_full")
+                answer = ApiError(429, str(error), retry_after=str(error.retry_after_s))
+            case QueueClosed():
+                self._metrics.rejected("draining")
+                answer = ApiError(503, str(error), retry_after="1", connection="close")
+            case RequestFailed():
+                self._metrics.failed(error.reason)
+                answer = ApiError(500, str(error), x_should_retry="false")
+            case HTTPException():
+                answer = ApiError(error.status_code, error.detail)
+            case _:
+                answer = ApiError(500, "internal error")
+        if answer.status < 500 and answer.status != 429:
+            self._metrics.failed("refused")
+        return answer.response()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,59 @@
+"""What every request passes before a route sees it: key, request id, size."""
+
+import hmac
+import uuid
+
+from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vllm_probe.runtime.server.schema import ApiError
+
+_OPEN_PATHS = frozenset({"/health", "/live"})
+_MAX_ID_LENGTH = 128
+
+
+class Gate:
+    """Middleware that asks for the API key and echoes `X-Request-Id`."""
+
+    def __init__(self, app: ASGIApp, api_key: str | None) -> None:
+        self._app = app
+        self._expected = f"Bearer {api_key}".encode() if api_key is not None else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on, or answers 401."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = headers.get("x-request-id", "")[:_MAX_ID_LENGTH] or uuid.uuid4().hex
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        if self._is_allowed(scope["path"], headers):
+            await self._app(scope, receive, send_with_id)
+        else:
+            refusal = ApiError(401, "a valid API key is needed in `Authorization: Bearer`", www_authenticate="Bearer")
+            await refusal.response()(scope, receive, send_with_id)
+
+    def _is_allowed(self, path: str, headers: Headers) -> bool:
+        if self._expected is None or path in _OPEN_PATHS:
+            return True
+        return hmac.compare_digest(headers.get("authorization", "").encode(), self._expected)
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The body of `request`, never more than `max_bytes` of it in memory.
+
+    Raises:
+        ApiError: 413, it is larger.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > max_bytes:
+            raise ApiError(413, f"the body is larger than {max_bytes} bytes", connection="close")
+    return bytes(body)

@@ -1,0 +1,110 @@
+"""The OpenAI wire format: request bodies, responses and error objects.
+
+https://platform.openai.com/docs/api-reference/embeddings, with vLLM's `truncate_prompt_tokens` and error types.
+"""
+
+import base64
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import Response
+from pydantic import BaseModel, Field, StrictInt, ValidationError
+from pydantic_core import to_json
+
+from vllm_probe.runtime.engine import Embeddings
+
+MAX_INPUTS = 2048
+_TYPES = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    404: "NotFoundError",
+    429: "RateLimitError",
+    503: "ServiceUnavailableError",
+}
+
+
+class ApiError(Exception):
+    """An error object with its status, sent instead of a response.
+
+    Attributes:
+        status: HTTP status.
+        param: field of the request that is at fault.
+        headers: further response headers.
+    """
+
+    def __init__(self, status: int, message: str, param: str | None = None, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> Response:
+        """The HTTP response."""
+        kind = _TYPES.get(self.status, "InternalServerError" if self.status >= 500 else "BadRequestError")
+        body = {"message": str(self), "type": kind, "param": self.param, "code": self.status}
+        return json_response({"error": body}, self.status, self.headers)
+
+
+class EmbeddingRequest(BaseModel):
+    """Body of POST /v1/embeddings; fields that it does not know are ignored, as OpenAI and vLLM do."""
+
+    input: str | list[str] | list[StrictInt] | list[list[StrictInt]]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = None
+    user: str | None = None
+
+    def inputs(self) -> Sequence[str | list[int]]:
+        """The inputs one by one; a list of numbers is one input.
+
+        Raises:
+            ApiError: more than `MAX_INPUTS`.
+        """
+        is_one = isinstance(self.input, str) or (self.input and isinstance(self.input[0], int))
+        listed: list[str | list[int]] = [self.input] if is_one else self.input  # type: ignore[list-item,assignment]
+        if len(listed) > MAX_INPUTS:
+            raise ApiError(400, f"{len(listed)} inputs, the limit is {MAX_INPUTS}", "input")
+        return listed
+
+
+def parse_request(body: bytes) -> EmbeddingRequest:
+    """The request that `body` holds.
+
+    Raises:
+        ApiError: 400, not JSON or not of this form.
+    """
+    try:
+        return EmbeddingRequest.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = str(first["loc"][0]) if first["loc"] else None
+        message = f"{param}: {first['msg']}" if param else first["msg"]
+        if param == "input":
+            message = "input: must be a string, strings, token ids or lists of token ids"
+        raise ApiError(400, message, param) from error
+
+
+def render_embeddings(result: Embeddings, model: str, encoding_format: str) -> Response:
+    """The response to an embeddings request; base64 is little-endian float32."""
+    floats = memoryview(result.data).cast("f")
+    width = result.dimensions
+    rows = [floats[start : start + width] for start in range(0, len(floats), width)]
+    encode = (lambda row: base64.b64encode(row).decode()) if encoding_format == "base64" else memoryview.tolist
+    body = {
+        "id": f"embd-{uuid.uuid4().hex}",
+        "object": "list",
+        "created": int(time.time()),
+        "model": model,
+        "data": [{"object": "embedding", "index": index, "embedding": encode(row)} for index, row in enumerate(rows)],
+        "usage": {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens},
+    }
+    cut = {"x-truncated-inputs": str(result.num_truncated)} if result.num_truncated else {}
+    return json_response(body, 200, cut)
+
+
+def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """`body` as JSON; several times faster on vectors than the standard library."""
+    return Response(to_json(body), status, headers, "application/json")
