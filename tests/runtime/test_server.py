@@ -1,0 +1,287 @@
+"""The HTTP interface over ASGI: the OpenAI contract, errors, auth, limits, metrics, disconnects."""
+
+import asyncio
+import base64
+import json
+import struct
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from tests.runtime.asgi import Response, call, request
+from tests.runtime.support import FaultyAdapter, load_engine
+from tests.runtime.test_engine import ids, wait_until
+from vllm_probe.core.version import __version__
+from vllm_probe.runtime.engine import Engine
+from vllm_probe.runtime.server.app import ServerOptions, create_app
+
+ROUTES = ("/v1/models", "/metrics", "/version", "/openapi.json", "/docs", "/nothing", "/v1/embeddings")
+
+
+@pytest.fixture
+def app(tiny_engine: Engine) -> FastAPI:
+    return create_app(tiny_engine, ServerOptions(served_model_names=("tiny", "alias")))
+
+
+@pytest.fixture
+def faulty(tiny: Path) -> Iterator[tuple[FastAPI, Engine, FaultyAdapter]]:
+    adapter = FaultyAdapter()
+    engine = load_engine(tiny, adapter, queue=100, max_num_batched_tokens=64)
+    yield create_app(engine, ServerOptions()), engine, adapter
+    engine.close()
+
+
+def post(app: FastAPI, body: Any, **options: Any) -> Response:
+    return call(app, "POST", "/v1/embeddings", json=body, **options)
+
+
+def assert_error(response: Response, status: int, message: str, param: str | None = None) -> None:
+    """One error object, the same for every failure."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert message in error["message"]
+    assert (error["param"], error["code"]) == (param, status)
+
+
+def metric(app: FastAPI, name: str) -> float:
+    lines = call(app, "GET", "/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
+
+
+def test_a_response_has_the_fields_that_clients_read(app: FastAPI) -> None:
+    response = post(app, {"input": ["the river", "rain falls on stone"], "model": "tiny"})
+    body = response.json()
+    assert response.headers["content-type"] == "application/json"
+    assert (body["object"], body["model"]) == ("list", "tiny")
+    assert body["id"].startswith("embd-")
+    assert [(item["object"], item["index"]) for item in body["data"]] == [("embedding", 0), ("embedding", 1)]
+    assert body["usage"] == {"prompt_tokens": 10, "total_tokens": 10}
+    assert "x-truncated-inputs" not in response.headers
+
+
+def test_the_vectors_are_those_of_the_engine(app: FastAPI, tiny_engine: Engine) -> None:
+    texts = ["the river", "rain falls on stone"]
+    found = [item["embedding"] for item in post(app, {"input": texts}).json()["data"]]
+    assert found == tiny_engine.embed(texts).vectors.tolist()
+
+
+def test_base64_is_little_endian_float32(app: FastAPI) -> None:
+    (floats,) = post(app, {"input": "the river"}).json()["data"]
+    (packed,) = post(app, {"input": "the river", "encoding_format": "base64"}).json()["data"]
+    assert list(struct.unpack("<32f", base64.b64decode(packed["embedding"]))) == floats["embedding"]
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ("the river", 1),
+        (["the river"], 1),
+        ([1, 8, 5, 2], 1),
+        ([[1, 8, 5, 2]], 1),
+        ([[4], [5]], 2),
+        (["a"] * 2048, 2048),
+    ],
+)
+def test_every_form_of_input_is_taken(app: FastAPI, given: Any, count: int) -> None:
+    assert len(post(app, {"input": given}).json()["data"]) == count
+
+
+def test_unknown_fields_and_user_are_ignored(app: FastAPI) -> None:
+    assert post(app, {"input": "a", "user": "u", "priority": 3, "nonsense": {}}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "param"),
+    [
+        ({"input": ""}, "input 0 is empty", "input"),
+        ({"input": []}, "input is empty", "input"),
+        ({"input": ["a", ""]}, "input 1 is empty", "input"),
+        ({"input": [[]]}, "input 0 is empty", "input"),
+        ({"input": None}, "must be a string", "input"),
+        ({"input": {"a": 1}}, "must be a string", "input"),
+        ({"input": ["a", 1]}, "must be a string", "input"),
+        ({"input": [1.5]}, "must be a string", "input"),
+        ({"input": [True]}, "must be a string", "input"),
+        ({"input": [99]}, "token ids outside 0 to 15", "input"),
+        ({"input": ["a"] * 2049}, "2049 inputs, the limit is 2048", "input"),
+        ({"input": "a " * 63}, "64 tokens, but input 0 has 65", "input"),
+        ({}, "must be a string", "input"),
+        ([], "should be an object", None),
+        ({"input": "a", "encoding_format": "int8"}, "'float' or 'base64'", "encoding_format"),
+        ({"input": "a", "dimensions": 16}, "32 dimensions", "dimensions"),
+        ({"input": "a", "dimensions": 0}, "greater than or equal to 1", "dimensions"),
+        ({"input": "a", "truncate_prompt_tokens": 65}, "between 3 and 64", "truncate_prompt_tokens"),
+        ({"input": "a", "truncate_prompt_tokens": -2}, "greater than or equal to -1", "truncate_prompt_tokens"),
+        ({"input": "a", "model": 3}, "valid string", "model"),
+    ],
+)
+def test_a_bad_request_is_400(app: FastAPI, body: Any, message: str, param: str | None) -> None:
+    assert_error(post(app, body), 400, message, param)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"input": "\\ud800"}', b'{"input": "\xff"}', b"[" * 100_000, b'{"input": "a"} x']
+)
+def test_what_is_not_json_is_400(app: FastAPI, body: bytes) -> None:
+    assert_error(call(app, "POST", "/v1/embeddings", content=body), 400, "Invalid JSON")
+
+
+def test_an_unknown_model_is_404_and_an_alias_is_not(app: FastAPI) -> None:
+    assert_error(post(app, {"input": "a", "model": "gpt"}), 404, "`gpt` does not exist", "model")
+    assert post(app, {"input": "a", "model": "alias"}).json()["model"] == "tiny"
+
+
+def test_unknown_routes_and_methods_give_error_objects(app: FastAPI) -> None:
+    assert_error(call(app, "GET", "/v1/nothing"), 404, "Not Found")
+    assert_error(call(app, "GET", "/v1/embeddings"), 405, "Method Not Allowed")
+
+
+def test_truncation_is_reported_and_counted(app: FastAPI) -> None:
+    before = metric(app, "probe:truncated_inputs_total")
+    response = post(app, {"input": ["a " * 100, "a", "a " * 63], "truncate_prompt_tokens": -1})
+    assert response.headers["x-truncated-inputs"] == "2"
+    assert response.json()["usage"]["prompt_tokens"] == 64 + 3 + 64
+    assert metric(app, "probe:truncated_inputs_total") == before + 2
+
+
+def test_models_lists_every_name_with_its_limit(app: FastAPI) -> None:
+    listed = call(app, "GET", "/v1/models").json()["data"]
+    assert [(item["id"], item["object"], item["max_model_len"]) for item in listed] == [
+        ("tiny", "model", 64),
+        ("alias", "model", 64),
+    ]
+    assert all(item["owned_by"] == "vllm-probe" and item["created"] > 1_700_000_000 for item in listed)
+
+
+def test_health_live_and_version(app: FastAPI) -> None:
+    assert call(app, "GET", "/health").status_code == 200
+    assert call(app, "GET", "/live").status_code == 200
+    assert call(app, "GET", "/version").json() == {"version": __version__}
+
+
+def test_the_request_id_is_echoed_or_made(app: FastAPI) -> None:
+    assert post(app, {"input": "a"}, headers={"X-Request-Id": "abc"}).headers["x-request-id"] == "abc"
+    assert post(app, {"input": ""}).headers["x-request-id"] != post(app, {"input": ""}).headers["x-request-id"]
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "secret", "Bearer s\u00e9cret"])
+def test_every_route_needs_the_key(tiny_engine: Engine, path: str, header: str | None) -> None:
+    app = create_app(tiny_engine, ServerOptions(api_key="secret"))
+    headers = {} if header is None else {"Authorization": header.encode()}
+    for method in ("GET", "POST"):
+        response = call(app, method, path, headers=headers)
+        assert_error(response, 401, "API key")
+        assert "x-request-id" in response.headers
+
+
+def test_with_the_key_every_route_answers_and_health_needs_none(tiny_engine: Engine) -> None:
+    app = create_app(tiny_engine, ServerOptions(api_key="secret"))
+    headers = {"Authorization": "Bearer secret"}
+    assert [call(app, "GET", path, headers=headers).status_code for path in ROUTES[:5]] == [200] * 5
+    assert post(app, {"input": "a"}, headers=headers).status_code == 200
+    assert [call(app, "GET", path).status_code for path in ("/health", "/live")] == [200, 200]
+
+
+def test_a_body_over_the_limit_is_413(tiny_engine: Engine) -> None:
+    app = create_app(tiny_engine, ServerOptions(max_body_bytes=1000))
+    assert_error(post(app, {"input": "a " * 500}), 413, "larger than 1000 bytes")
+    assert post(app, {"input": "a " * 60}).status_code == 200
+
+
+def test_the_openapi_document_describes_the_body(app: FastAPI) -> None:
+    operation = call(app, "GET", "/openapi.json").json()["paths"]["/v1/embeddings"]["post"]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert {"input", "model", "encoding_format", "dimensions", "truncate_prompt_tokens"} <= set(schema["properties"])
+
+
+def test_metrics_have_the_names_that_dashboards_read(app: FastAPI) -> None:
+    before = {name: metric(app, name) for name in ("vllm:prompt_tokens_total", "vllm:request_success_total")}
+    post(app, {"input": [[4, 5, 6], [7]]})
+    text = call(app, "GET", "/metrics").text
+    assert metric(app, "vllm:prompt_tokens_total") == before["vllm:prompt_tokens_total"] + 4
+    assert metric(app, "vllm:request_success_total") == before["vllm:request_success_total"] + 1
+    assert 'vllm:num_requests_running{engine="0",model_name="tiny"} 0.0' in text
+    for name in (
+        "vllm:num_requests_waiting",
+        "vllm:request_prompt_tokens_bucket",
+        "vllm:iteration_tokens_total_bucket",
+        "vllm:e2e_request_latency_seconds_bucket",
+        "vllm:request_queue_time_seconds_bucket",
+        "vllm:request_inference_time_seconds_bucket",
+        "probe:tokenize_seconds_bucket",
+        "probe:waiting_tokens",
+    ):
+        assert f"\n{name}{{" in text
+
+
+def test_a_failure_is_500_that_clients_do_not_retry(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, _, adapter = faulty
+    adapter.faults |= {7: float("inf"), 8: RuntimeError("/secret/path")}
+    response = post(app, {"input": ids(7)})
+    assert_error(response, 500, "input 0 gave a vector that is not finite")
+    assert response.headers["x-should-retry"] == "false"
+    assert "secret" not in post(app, {"input": ids(8)}).text
+    assert post(app, {"input": ids(9)}).status_code == 200
+    assert metric(app, "probe:request_failures_total") == 2
+
+
+def test_a_full_queue_is_429_with_a_time(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, adapter = faulty
+    adapter.gate.clear()
+    futures = [engine.submit(engine.prepare(ids(64)))]
+    wait_until(lambda: engine.queue_state().running == 1)
+    futures.append(engine.submit(engine.prepare(ids(64))))
+    for given in (ids(40), "a " * 38):  # as ids and as text
+        response = post(app, {"input": given})
+        assert_error(response, 429, "64 tokens are waiting, the limit is 100")
+        assert 1 <= int(response.headers["retry-after"]) <= 120
+    adapter.gate.set()
+    assert [future.result(20).prompt_tokens for future in futures] == [64, 64]
+    assert metric(app, "vllm:admission_rejections_total") == 2
+
+
+def test_a_draining_server_is_503_and_closes(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, _ = faulty
+    engine.stop_admitting()
+    response = post(app, {"input": "a"})
+    assert_error(response, 503, "shutting down")
+    assert (response.headers["retry-after"], response.headers["connection"]) == ("1", "close")
+    assert call(app, "GET", "/health").status_code == 503
+    assert call(app, "GET", "/live").status_code == 200
+
+
+def test_a_stalled_engine_is_503(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, adapter = faulty
+    engine.stall_s = 0.05
+    adapter.gate.clear()
+    future = engine.submit(engine.prepare(ids(5)))
+    wait_until(lambda: call(app, "GET", "/health").status_code == 503)
+    assert "has not moved" in call(app, "GET", "/health").text
+    adapter.gate.set()
+    future.result(20)
+
+
+def test_a_client_that_goes_away_leaves_the_queue(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, adapter = faulty
+    adapter.gate.clear()
+    running = engine.submit(engine.prepare(ids(64)))
+    wait_until(lambda: engine.queue_state().running == 1)
+
+    async def until_queued() -> AsyncIterator[None]:
+        while engine.queue_state().waiting_tokens != 33:
+            await asyncio.sleep(0.005)
+            yield
+
+    content = json.dumps({"input": ids(33)}).encode()
+    gone = request(app, "POST", "/v1/embeddings", content, until=until_queued())
+    assert asyncio.run(asyncio.wait_for(gone, 20)).status_code == 499
+    assert engine.queue_state().waiting_tokens == 0
+    adapter.gate.set()
+    running.result(20)
+    assert (33,) not in adapter.steps
+    assert metric(app, "probe:request_failures_total") == 1
