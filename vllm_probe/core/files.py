@@ -1,5 +1,6 @@
 """Bounded reads and atomic, private writes."""
 
+import errno
 import json
 import os
 import tempfile
@@ -69,6 +70,33 @@ def write_private(path: Path, text: str) -> None:
         Path(temporary).replace(path)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+
+
+def require_writable(path: Path) -> None:
+    """Fails now rather than after long work when `write_private` could not write `path`.
+
+    Raises:
+        UnwritableOutput: as `write_private`.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Makes the folder `path`, private where it is new.
+
+    Raises:
+        UnwritableOutput: it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
         raise _unwritable(path, error) from error
 
 

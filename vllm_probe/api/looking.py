@@ -1,0 +1,100 @@
+"""What is here and what is wrong: hosts, plug-ins, inventory, descriptors, diagnosis."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_probe.core.errors import UnknownName, UnwritableOutput
+
+if TYPE_CHECKING:
+    from vllm_probe.core.device import Device, Diagnosis, Inventory
+    from vllm_probe.core.system import Host
+    from vllm_probe.vendors.descriptors import SearchResult
+    from vllm_probe.vendors.registry import PortableDeviceManager
+
+
+def open_host(replay: Path | None = None) -> "Host":
+    """This machine, or the one recorded at `replay`.
+
+    Raises:
+        UnreadableFile, InvalidJson, SchemaViolation, UnsupportedVersion: the recording cannot be used.
+    """
+    if replay:
+        from vllm_probe.host.replay import load_host
+
+        return load_host(replay)
+    from vllm_probe.host.local import LocalHost
+
+    return LocalHost()
+
+
+def is_replay(host: "Host") -> bool:
+    """Whether `host` stands for another machine."""
+    from vllm_probe.host.local import LocalHost
+
+    return not isinstance(host, LocalHost)
+
+
+def discover(host: "Host") -> "PortableDeviceManager":
+    """The vendor plug-ins, and those that were refused.
+
+    Raises:
+        BadUsage: `VLLM_PROBE_PLUGINS` names a plug-in that does not exist.
+    """
+    from vllm_probe.vendors.registry import PortableDeviceManager
+
+    return PortableDeviceManager.discover(host)
+
+
+def inventory(host: "Host | None" = None, *, vendor: str | None = None) -> "Inventory":
+    """What is on this machine, or on `host`; with `vendor` that vendor's devices only.
+
+    Raises:
+        UnknownName: no plug-in is called `vendor`.
+    """
+    from vllm_probe.detect.inventory import take_inventory
+    from vllm_probe.host.fingerprint import make_stamp
+
+    host = host or open_host()
+    manager, stamp = discover(host), make_stamp(host)
+    if vendor:
+        plugin = manager.plugin_for(vendor)
+        if plugin is None:
+            known = ", ".join(plugin.name for plugin in manager.plugins)
+            raise UnknownName(f"no vendor plug-in is called {vendor!r}", hint=f"the plug-ins here are {known}")
+        manager = type(manager)(host, (plugin,), manager.refused, manager.distributions)
+
+    def descriptor_of(device: "Device") -> str | None:
+        return next((str(found.path) for found in search(device, manager, stamp.host_fingerprint) if found.used), None)
+
+    return take_inventory(host, manager, stamp, descriptor_of)
+
+
+def search(device: "Device", manager: "PortableDeviceManager", fingerprint: str) -> "tuple[SearchResult, ...]":
+    """Every capability descriptor on the search path of the manager's host, and which of them describes `device`."""
+    from vllm_probe.vendors.descriptors import find_descriptors
+
+    return find_descriptors(device, manager, fingerprint, replayed=is_replay(manager.host))
+
+
+def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path | None = None) -> "Diagnosis":
+    """What is wrong on this machine, or on `host`, or in the text `log`, and what fixes it.
+
+    With `record` everything that was read is also written, scrubbed, to `scene.json` in that new folder.
+
+    Raises:
+        UnwritableOutput: the folder holds a recording already or cannot be written.
+    """
+    from vllm_probe.detect.doctor import diagnose
+    from vllm_probe.host.fingerprint import make_stamp
+
+    host = host or open_host()
+    if record is None:
+        return diagnose(host, discover(host), make_stamp(host), log)
+    from vllm_probe.host.record import RecordingHost, write_recording
+
+    if (record / "scene.json").exists():
+        raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")
+    recorder = RecordingHost(host)
+    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log)
+    write_recording(recorder, record)
+    return found

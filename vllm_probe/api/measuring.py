@@ -1,0 +1,69 @@
+"""Measuring: `bench`, and where its documents go."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_probe.api.looking import discover, inventory, open_host
+from vllm_probe.core.errors import UnwritableOutput
+from vllm_probe.core.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from vllm_probe.core.capability import Capability
+    from vllm_probe.core.system import Host
+
+_log = logging.getLogger(__name__)
+
+
+def bench(
+    host: "Host | None" = None,
+    *,
+    device: str | None = None,
+    quick: bool = False,
+    only: frozenset[str] = frozenset(),
+    output: Path | None = None,
+    progress: Progress = silent,
+) -> "tuple[Capability, ...]":
+    """Measures the picked device, the one that `device` names, or `all` usable ones.
+
+    Each document is kept for this machine, and written to `output`: a file, or for `all` a folder. After every test
+    the document so far stands in `<file>.partial`, from which the next run goes on.
+
+    Raises:
+        UnwritableOutput: before anything is measured.
+        DeviceNotFound, DeviceUnavailable, MissingExtra: the device cannot be used.
+        UnknownName: `only` names no measurement.
+        Interrupted: on Ctrl-C, with the place of the partial document.
+    """
+    from vllm_probe.bench.plan import make_plan
+    from vllm_probe.bench.store import measure
+    from vllm_probe.core.codec import dumps
+    from vllm_probe.core.files import make_folder, require_writable, write_private
+    from vllm_probe.detect.select import select_device
+    from vllm_probe.host.fingerprint import make_stamp
+    from vllm_probe.vendors.descriptors import file_name, state_folder
+
+    host = host or open_host()
+    manager, stamp, devices = discover(host), make_stamp(host), inventory(host).devices
+    every = device == "all"
+    chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
+    state = state_folder(host, stamp.host_fingerprint)
+    try:
+        if state:
+            make_folder(state)
+            require_writable(state / "capability.json")
+    except UnwritableOutput as error:
+        _log.warning("the result is not kept for this machine: %s", error)
+        state = None
+    if output and every:
+        make_folder(output)
+    made = []
+    for on in chosen:
+        kept = state and state / file_name(on.id)
+        target = output / file_name(on.id) if output and every else output or kept
+        if target:
+            require_writable(target)
+        made.append(measure(manager.adapter_for(on), make_plan(on, quick, only), stamp, target, progress))
+        if kept and kept != target:
+            write_private(kept, dumps(made[-1]))
+    return tuple(made)

@@ -1,0 +1,134 @@
+"""Negotiating: model, device and descriptor to a runtime config."""
+
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vllm_probe.api.looking import discover, inventory, is_replay, open_host, search
+from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, NoDescriptor
+
+if TYPE_CHECKING:
+    from vllm_probe.core.capability import Capability
+    from vllm_probe.core.config import RuntimeConfig
+    from vllm_probe.core.device import Device
+    from vllm_probe.core.document import Stamp
+    from vllm_probe.core.system import Host
+    from vllm_probe.vendors.registry import PortableDeviceManager
+
+_log = logging.getLogger(__name__)
+
+
+def negotiate(
+    model: str, host: "Host | None" = None, *, capability: str | None = None, device: str | None = None, **wanted: Any
+) -> "RuntimeConfig":
+    """The runtime config of `model` on a device, with the reason of every value.
+
+    Args:
+        model: name or folder.
+        host: machine to negotiate for, this one by default.
+        capability: descriptor to use, a file or a name; else the one that describes the device, else a quick bench.
+        device: id, vendor or device type; else the picked one.
+        wanted: fields of `negotiate.request.Request`, such as `concurrency=8` or `pins={"dtype": "float32"}`.
+
+    Returns:
+        A config whose `budget.verdict` says whether it boots; `refusal` turns that into an error.
+
+    Raises:
+        UnknownModel, AmbiguousModel, InvalidModel: the model cannot be read.
+        NoDescriptor: nothing describes the device and it cannot be measured.
+        BadUsage: a pin that means nothing.
+    """
+    from vllm_probe.host.fingerprint import make_stamp
+    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.negotiate.negotiate import negotiate as run
+    from vllm_probe.negotiate.request import Request
+
+    host = host or open_host()
+    stamp = make_stamp(host)
+    family: AmbiguousModel | None = None
+    try:
+        specs = [resolve_model(model, host)]
+    except AmbiguousModel as error:
+        family, specs = error, [resolve_model(each, host) for each in error.candidates]
+    name, document, on = _describe(host, stamp, capability, device)
+    if on:
+        wanted = {"device_id": on.id, "threads": on.details.get("threads"), **wanted}
+        if document.memory.total_bytes is None and wanted.get("device_memory_bytes") is None:
+            wanted["device_memory_bytes"] = on.memory.usable_bytes
+    request = Request(capability_name=name, **wanted)
+    configs = [run(spec, document, request, stamp) for spec in specs]
+    if family:
+        verdicts = sorted((config.budget.verdict, spec.name) for spec, config in zip(specs, configs, strict=True))
+        listed = ", ".join(f"{each} ({verdict})" for verdict, each in verdicts)
+        raise AmbiguousModel(str(family), candidates=family.candidates, hint=f"name one; on {name}: {listed}")
+    return replace(configs[0], model=_lasting(model)) if request.engine == "bundled" else configs[0]
+
+
+def _lasting(model: str) -> str:
+    """`model` in the form that means the same from every folder."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
+
+
+def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
+    """The error for a config that cannot boot, with the bytes it needs and what would boot; null when it may."""
+    from vllm_probe.core.units import format_bytes
+
+    budget = config.budget
+    if budget.verdict in ("boots", "unknown"):
+        return None
+    needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
+    message = f"{config.model} needs {needs} of {format_bytes(budget.device_total_bytes)}: {budget.verdict}"
+    ways = "; ".join(f"{other.change} ({format_bytes(other.requested_bytes)})" for other in config.alternatives[:3])
+    why = "; ".join(config.warnings) or "take a smaller model"
+    return DoesNotFit(message, hint=f"this would boot: {ways}" if ways else why)
+
+
+def _describe(
+    host: "Host", stamp: "Stamp", capability: str | None, device: str | None
+) -> "tuple[str, Capability, Device | None]":
+    """Name and content of the descriptor to negotiate with, and the device here that it describes, if any."""
+    from vllm_probe.detect.select import select_device
+    from vllm_probe.vendors.descriptors import named_capability
+
+    manager, devices = discover(host), inventory(host).devices
+    if capability is None:
+        on = select_device(devices, device, manager)
+        return *_descriptor_of(host, on, manager, stamp), on
+    path, document = named_capability(capability, manager, stamp.host_fingerprint)
+    plugin = manager.plugin_for(document.device_type)
+    own = [on for on in devices if plugin and on.vendor == plugin.name]
+    if device:
+        return str(path), document, select_device(own, device, manager)
+    return str(path), document, own[0] if own else None
+
+
+def _descriptor_of(
+    host: "Host", on: "Device", manager: "PortableDeviceManager", stamp: "Stamp"
+) -> "tuple[str, Capability]":
+    """The descriptor that describes `on`, after a quick bench where there is none."""
+    for candidate in search(on, manager, stamp.host_fingerprint):
+        if candidate.used and candidate.capability:
+            return str(candidate.path), candidate.capability
+        if candidate.path.is_file() and not candidate.place.shipped:
+            _log.warning("%s is not used: %s", candidate.path, candidate.reason)
+    if is_replay(host):
+        raise NoDescriptor(f"nothing describes {on.id} of the recording", hint="name a descriptor with --capability")
+    return _quick_bench(host, on)
+
+
+def _quick_bench(host: "Host", on: "Device") -> "tuple[str, Capability]":
+    from tempfile import TemporaryDirectory
+
+    from vllm_probe.vendors.descriptors import load_capability
+
+    _log.warning("nothing measured %s yet: a quick bench runs first, about 8 s", on.id)
+    with TemporaryDirectory(prefix="vllm-probe-") as folder:
+        path = Path(folder) / "capability.json"
+        options = ["--quick", "--device", on.id, "--emit", str(path)]
+        code = host.spawn([sys.executable, "-m", "vllm_probe", "bench", *options]).wait()
+        if code:
+            hint = "see the lines above, or name a descriptor with --capability"
+            raise NoDescriptor(f"the quick bench of {on.id} ended with exit code {code}", hint=hint)
+        return f"quick bench of {on.id}", load_capability(path)

@@ -1,0 +1,162 @@
+"""Serving: a config that holds on this machine, a device that is free, an engine with a model in it."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from vllm_probe.api.looking import discover, inventory, open_host
+from vllm_probe.api.negotiating import negotiate, refusal
+from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel
+from vllm_probe.core.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from vllm_probe.core.config import RuntimeConfig
+    from vllm_probe.core.system import Host
+    from vllm_probe.runtime.engine import Engine
+    from vllm_probe.runtime.server.app import ServerOptions
+
+OnBusy: TypeAlias = Literal["wait", "fallback", "fail"]
+
+_log = logging.getLogger(__name__)
+
+
+def serving_config(source: str | None, host: "Host", **wanted: Any) -> "RuntimeConfig":
+    """The config to serve: read from `source` or `./runtime.json`, or negotiated where `source` names a model.
+
+    A config that was made on another machine, or for another device or engine than `wanted`, is negotiated again
+    with its pins, and that is said.
+
+    Raises:
+        UnreadableFile, InvalidJson, SchemaViolation: there is no config, or it cannot be used.
+        WeightsUnavailable: only the shape of the model is known here.
+        DoesNotFit: it would not boot.
+    """
+    from vllm_probe.models.resolve import resolve_model
+
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    path = Path(source or "runtime.json")
+    if source and not (path.suffix == ".json" and path.is_file()):
+        resolve_model(source, host, for_serving=True)
+        config = negotiate(source, host, **wanted)
+    elif path.is_file():
+        config = _read_config(path, host, wanted)
+        resolve_model(config.model, host, for_serving=True)
+    else:
+        hint = "run `vllm-probe negotiate --model MODEL` first, or `vllm-probe serve MODEL`"
+        raise UnreadableFile(f"there is no {path} here", hint=hint)
+    if refused := refusal(config):
+        raise refused
+    return config
+
+
+def load_runtime(
+    config: "RuntimeConfig | Path | str", host: "Host | None" = None, progress: Progress = silent
+) -> "Engine":
+    """The engine that serves `config` (a document, its file, or the name of a model), loaded; close it when done.
+
+    Raises:
+        UnsupportedModel: the config is for another engine, or the bundled one cannot run the model.
+        DeviceUnavailable, WeightsUnavailable, InvalidModel: what it needs is not there.
+    """
+    from vllm_probe.detect.select import select_device
+    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.runtime.engine import Engine
+    from vllm_probe.vendors.torchbase import TorchAdapter
+
+    host = host or open_host()
+    if isinstance(config, str | Path):
+        config = serving_config(str(config), host)
+    require_bundled(config)
+    spec = resolve_model(config.model, host, for_serving=True)
+    manager = discover(host)
+    adapter = manager.adapter_for(select_device(inventory(host).devices, config.device, manager))
+    if not isinstance(adapter, TorchAdapter):
+        raise DeviceUnavailable(
+            f"{config.device} has no torch adapter, so it cannot serve", hint="take another --device"
+        )
+    return Engine.load(config, spec, adapter, progress)
+
+
+def require_bundled(config: "RuntimeConfig") -> None:
+    """Raises UnsupportedModel for a config of another engine."""
+    if config.engine != "bundled":
+        command = f"vllm-probe negotiate --engine bundled --model {config.model}"
+        raise UnsupportedModel(
+            f"the config is for {config.engine} {config.engine_version}, which this release does not start",
+            hint=f"start vLLM yourself with the values of the config, or negotiate for this engine: {command}",
+        )
+
+
+def serve(  # noqa: PLR0913 - what a server needs
+    config: "RuntimeConfig",
+    options: "ServerOptions",
+    host: "Host",
+    *,
+    on_busy: OnBusy,
+    busy_timeout_s: float,
+    progress: Progress,
+    on_ready: Callable[[str], object],
+) -> int:
+    """Serves `config` until a signal; the exit code. The port is taken before the device, the device before loading.
+
+    Raises:
+        PortInUse: another process listens there.
+        DeviceBusy: the device is not free, and `on_busy` gave nothing else.
+        ProbeError: as `load_runtime`.
+    """
+    require_bundled(config)
+    from vllm_probe.runtime.server.app import serve as run
+    from vllm_probe.runtime.server.lifecycle import bind
+
+    with bind(options.host, options.port) as listener:
+        engine = load_runtime(_admitted(config, host, on_busy, busy_timeout_s), host, progress)
+        try:
+            return run(engine, options, listener, on_ready)
+        finally:
+            engine.close()
+
+
+def _admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: float) -> "RuntimeConfig":
+    """`config` once its device is free, or one for the next usable device."""
+    from vllm_probe.detect.select import default_device, select_device
+    from vllm_probe.vendors.health import DriverHealthMonitor
+
+    devices, monitor = inventory(host).devices, DriverHealthMonitor(host)
+    on, need = select_device(devices, config.device, discover(host)), config.budget.requested_bytes
+    health = monitor.snapshot(on, need)
+    if not health.ready and on_busy == "wait":
+        _log.warning("%s is busy (%s): waiting up to %g s", on.id, "; ".join(health.reasons), timeout_s)
+        health = monitor.wait_until_ready(on, need, timeout_s)
+    if health.ready:
+        return config
+    other = default_device([device for device in devices if device.id != on.id]) if on_busy == "fallback" else None
+    if other is None:
+        raise DeviceBusy(
+            f"{on.id} cannot be used now: {'; '.join(health.reasons)}",
+            hint="free the memory, raise --busy-timeout, or take another --device",
+        )
+    _log.warning("%s is busy (%s): falling back to %s", on.id, "; ".join(health.reasons), other.id)
+    return _admitted(negotiate(config.model, host, device=other.id, pins=_pins(config)), host, "fail", 0.0)
+
+
+def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeConfig":
+    """The config in `path`, or a new one where that does not hold here or is not what is `wanted`."""
+    from vllm_probe.core.codec import from_json
+    from vllm_probe.core.config import RuntimeConfig
+    from vllm_probe.core.files import read_json
+    from vllm_probe.host.fingerprint import host_fingerprint
+
+    config = from_json(RuntimeConfig, read_json(path))
+    changed = [f"{key} {value} is asked for" for key, value in wanted.items() if getattr(config, key) != value]
+    if config.host_fingerprint != host_fingerprint(host):
+        changed.append("it was made on another machine")
+    if not changed:
+        return config
+    _log.warning("%s is negotiated again: %s", path, " and ".join(changed))
+    return negotiate(config.model, host, **{"engine": config.engine, "pins": _pins(config), **wanted})
+
+
+def _pins(config: "RuntimeConfig") -> dict[str, Any]:
+    pins = {decision.key: decision.value for decision in config.decisions if decision.pinned}
+    return {**pins, "enforce_eager": not config.compile.enabled} if pins.pop("compile", None) else pins
