@@ -1,0 +1,1 @@
+"""The command line: parses options, calls `vllm_probe.api`, renders what it returns."""

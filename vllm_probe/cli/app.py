@@ -1,0 +1,68 @@
+"""The command tree: global options, and commands that are imported when they are called."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from vllm_probe.cli.terminal import Terminal
+
+COMMANDS = ("detect", "doctor", "bench", "capability", "negotiate", "serve", "adapter", "schema")
+
+
+class LazyGroup(TyperGroup):
+    """Imports `commands/<name>.py` only for the command that is called, or all of them for `--help`."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = dict.fromkeys(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is click's
+        """The command `cmd_name`, or null."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(import_module(f"vllm_probe.cli.commands.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode="markdown")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from vllm_probe.core.version import __version__
+
+        typer.echo(f"vllm-probe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Recorded host (folder or scene file) to look at instead of this machine."),
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(help="Log to stderr from this level on.", show_default="warnings only"),
+    ] = None,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colour; NO_COLOR=1 does the same.")] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Finds every accelerator, measures it, negotiates a runtime config for a model, and runs it.
+
+    detect and doctor say what is here and what is wrong; bench measures it; negotiate turns the measurement into a
+    config with a reason for each value; serve runs it. Exit codes: 0 yes, 1 the answer is no, 2 bad input,
+    3 something is unavailable, 101 our bug, 130 interrupted.
+    """
+    if log_level:
+        import logging
+
+        logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    ctx.obj = Terminal(replay=replay, no_color=no_color)

@@ -1,0 +1,70 @@
+"""`vllm-probe capability`: descriptors of devices."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode="markdown", help="Shows, checks and finds capability documents."
+)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="File, or name of a descriptor on the search path.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
+) -> None:
+    """Shows what a descriptor says a device can do."""
+    from vllm_probe import api
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import named_capability
+
+    host = ctx.obj.host
+    _, document = named_capability(name, api.discover(host), host_fingerprint(host))
+    ctx.obj.emit(document, as_json=as_json, renderer="capability")
+
+
+@app.command()
+def validate(
+    ctx: typer.Context, file: Annotated[Path, typer.Argument(metavar="FILE", help="Document of version 1 or 2.")]
+) -> None:
+    """Checks a document against its schema; every violation is listed with its JSON pointer, and the exit code is 1."""
+    from vllm_probe.cli.terminal import write
+    from vllm_probe.core.errors import NotValid
+    from vllm_probe.core.files import read_json
+    from vllm_probe.core.schema import violations
+    from vllm_probe.vendors.descriptors import decode_capability
+
+    value = read_json(file)
+    found = violations("capability", value)
+    if found:
+        write("".join(f"{each.pointer or '(top level)'}: {each.message}\n" for each in found))
+        count = f"{len(found)} violation" + "s" * (len(found) > 1)
+        raise NotValid(
+            f"{file} is no capability document: {count}", hint="`vllm-probe schema capability` has the rules"
+        )
+    capability = decode_capability(value, str(file))
+    device = capability.device.name or "any device of that type"
+    write(f"{file} is valid: version {capability.schema_version}, {capability.device_type}, {device}\n")
+
+
+@app.command()
+def path(
+    ctx: typer.Context,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Device id, vendor or device type.", show_default="the picked device"),
+    ] = None,
+) -> None:
+    """Shows where descriptors of a device are looked for, what was found there, and which one is used."""
+    from vllm_probe import api
+    from vllm_probe.cli.render import search
+    from vllm_probe.detect.select import select_device
+    from vllm_probe.host.fingerprint import host_fingerprint
+
+    host = ctx.obj.host
+    manager = api.discover(host)
+    on = select_device(api.inventory(host).devices, device, manager)
+    ctx.obj.show(search.render(on, api.search(on, manager, host_fingerprint(host))))

@@ -1,0 +1,22 @@
+"""`vllm-probe detect`: what is here, and is it usable."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command()
+def detect(
+    ctx: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the inventory document instead of a table.")] = False,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the inventory document there.")] = None,
+    vendor: Annotated[str | None, typer.Option(metavar="V", help="Look for this vendor's devices only.")] = None,
+) -> None:
+    """Lists every accelerator and says whether it can be used here, and which one would be taken."""
+    from vllm_probe import api
+
+    found = api.inventory(ctx.obj.host, vendor=vendor)
+    ctx.obj.emit(found, as_json=as_json, output=output, renderer="inventory")

@@ -1,0 +1,44 @@
+"""`vllm-probe doctor`: what is wrong, and the exact command that fixes it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command()
+def doctor(
+    ctx: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings document instead of text.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also record what was read here, scrubbed, as DIR/scene.json for --replay."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", allow_dash=True, help="Explain the error text or log in FILE too; - is stdin."),
+    ] = None,
+) -> int:
+    """Says what is wrong with the accelerators here, why, and how to fix it. Nothing is changed.
+
+    Exits with 1 when a finding blocks a device.
+    """
+    from vllm_probe import api
+
+    found = api.doctor(ctx.obj.host, log=_log_text(log), record=record)
+    ctx.obj.emit(found, as_json=as_json, renderer="diagnosis")
+    if record:
+        ctx.obj.say(f"recorded {record / 'scene.json'}: look through it, then attach it to a bug report")
+    return int(any(finding.blocking for finding in found.findings))
+
+
+def _log_text(path: Path | None) -> str | None:
+    import sys
+
+    from vllm_probe.core.files import read_document
+
+    if path is None:
+        return None
+    return sys.stdin.read() if str(path) == "-" else read_document(path)

@@ -1,0 +1,112 @@
+"""`vllm-probe negotiate`: a runtime config with a reason for each value."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+PINS = (
+    "dtype",
+    "quantization",
+    "kv_cache_dtype",
+    "max_model_len",
+    "block_size",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "enforce_eager",
+)
+_PINNED = "Pinned values, named as in vLLM: kept as given, the rest is negotiated around them"
+
+
+def _load(text: str, default: str | bool = True, least: int | None = None) -> Any:
+    return typer.Option(help=text, show_default=default, min=least, rich_help_panel="What it will serve")
+
+
+def _pin(text: str, metavar: str | None = None) -> Any:
+    return typer.Option(help=text, metavar=metavar, rich_help_panel=_PINNED)
+
+
+@app.command()
+def negotiate(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Option(metavar="M", help="Model name, or folder with config.json.")],
+    capability: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME/FILE",
+            help="Capability descriptor to use.",
+            show_default="the one that `capability path` shows, else a quick bench",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Device id, vendor or device type.", show_default="the picked device"),
+    ] = None,
+    device_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Device memory, such as 24GiB.", show_default="the descriptor's or device's"),
+    ] = None,
+    engine: Annotated[Literal["bundled", "vllm"], typer.Option(help="Who will run the config.")] = "bundled",
+    engine_version: Annotated[
+        str | None, typer.Option(metavar="V", help="Version whose laws count.", show_default="the newest known")
+    ] = None,
+    objective: Annotated[Literal["throughput", "latency", "memory"], _load("What to optimise.")] = "throughput",
+    concurrency: Annotated[int | None, _load("Requests at a time.", "32, for latency 1", 1)] = None,
+    input_len: Annotated[int | None, _load("Prompt tokens of a request.", "512", 1)] = None,
+    output_len: Annotated[int | None, _load("Generated tokens of a request.", "128, for embeddings 0", 0)] = None,
+    dtype: Annotated[str | None, _pin("auto, bfloat16, float16 or float32.", "FORMAT")] = None,
+    quantization: Annotated[str | None, _pin("auto, none, int8, int4, awq, ...", "METHOD")] = None,
+    kv_cache_dtype: Annotated[str | None, _pin("auto, bfloat16, float16, float32, fp8, ...", "FORMAT")] = None,
+    max_model_len: Annotated[int | None, _pin("Longest input and output in tokens.")] = None,
+    block_size: Annotated[int | None, _pin("Tokens in a KV block.")] = None,
+    max_num_seqs: Annotated[int | None, _pin("Sequences in a step.")] = None,
+    max_num_batched_tokens: Annotated[int | None, _pin("Tokens in a step.")] = None,
+    gpu_memory_utilization: Annotated[float | None, _pin("Share of the device memory, at most 1.")] = None,
+    tensor_parallel_size: Annotated[int | None, _pin("Devices that share each layer.")] = None,
+    pipeline_parallel_size: Annotated[int | None, _pin("Devices that share the layers.")] = None,
+    enforce_eager: Annotated[bool | None, _pin("Run without compiling.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Save the config there.", show_default="runtime.json; none with --json"),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print how each value was decided, as a tree.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the config document instead of tables.")] = False,
+) -> int:
+    """Turns what a device can do into a runtime config for a model, with a reason for each value.
+
+    Exits with 1 when the model cannot boot, with the bytes it needs and what could.
+    """
+    from vllm_probe import api
+    from vllm_probe.core.files import require_writable
+    from vllm_probe.core.units import parse_size
+
+    target = output or (None if as_json else Path("runtime.json"))
+    if target:
+        require_writable(target)
+    config = api.negotiate(
+        model,
+        ctx.obj.host,
+        capability=capability,
+        device=device,
+        device_memory_bytes=parse_size(device_memory) if device_memory else None,
+        engine=engine,
+        engine_version=engine_version,
+        objective=objective,
+        concurrency=concurrency,
+        input_len=input_len,
+        output_len=output_len,
+        pins={name: value for name in PINS if (value := ctx.params[name]) is not None},
+    )
+    refused = api.refusal(config)
+    renderer = "explanation" if explain else "config"
+    ctx.obj.emit(config, as_json=as_json, renderer=renderer, output=None if refused else target)
+    if refused:
+        raise refused
+    if target:
+        ctx.obj.say(f"saved {target}; next: vllm-probe serve")
+    return 0

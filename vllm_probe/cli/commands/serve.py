@@ -1,0 +1,89 @@
+"""`vllm-probe serve`: an OpenAI-compatible server."""
+
+from contextlib import ExitStack
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command()
+def serve(
+    ctx: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG or MODEL]",
+            help="Runtime config, or model to negotiate one for.",
+            show_default="runtime.json",
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Device id, vendor or device type.", show_default="the config's"),
+    ] = None,
+    engine: Annotated[
+        Literal["bundled", "vllm"] | None, typer.Option(help="Who runs the model.", show_default="the config's")
+    ] = None,
+    on_busy: Annotated[
+        Literal["wait", "fallback", "fail"],
+        typer.Option(help="When the device is busy: wait for it, take the next usable one, or fail."),
+    ] = "wait",
+    busy_timeout: Annotated[float, typer.Option(min=0, metavar="S", help="Longest wait in seconds.")] = 60.0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Key that clients must send.", show_default="none", envvar="VLLM_API_KEY"),
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name that clients give; may be repeated.", show_default="the model's"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and stop.")] = False,
+) -> int:
+    """Serves a model with its negotiated config, as an OpenAI-compatible server.
+
+    A model that has no config yet is negotiated first, and one made on another machine is negotiated again.
+    """
+    from vllm_probe import api
+    from vllm_probe.core.errors import BadUsage
+
+    terminal = ctx.obj
+    terminal.refuse_replay("serve")
+    if target and model:
+        raise BadUsage(f"both {target} and --model {model} are given", hint="give one of them")
+    config = api.serving_config(target or model, terminal.host, device=device, engine=engine)
+    api.require_bundled(config)
+    if dry_run:
+        terminal.emit(config, as_json=False, renderer="config")
+        terminal.say(f"would load {config.model} on {config.device} and listen on http://{host}:{port}")
+        return 0
+    with ExitStack() as until_ready:
+        progress = until_ready.enter_context(terminal.progress("load"))
+
+        def announce(url: str) -> None:
+            until_ready.close()
+            terminal.say(f"ready on {url}; try:\n{_example(url, names, api_key)}")
+
+        from vllm_probe.runtime.server.app import ServerOptions
+
+        names = tuple(served_model_name or ())
+        options = ServerOptions(host=host, port=port, api_key=api_key, served_model_names=names)
+        return api.serve(
+            config,
+            options,
+            terminal.host,
+            on_busy=on_busy,
+            busy_timeout_s=busy_timeout,
+            progress=progress,
+            on_ready=announce,
+        )
+
+
+def _example(url: str, names: tuple[str, ...], api_key: str | None) -> str:
+    key = " -H 'Authorization: Bearer YOUR_KEY'" if api_key else ""
+    model = f'"model": "{names[0]}", ' if names else ""
+    return f"curl -s {url}/v1/embeddings{key} -H 'Content-Type: application/json' -d '{{{model}\"input\": \"hello\"}}'"

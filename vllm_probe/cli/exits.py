@@ -1,0 +1,35 @@
+"""How a command ends: the exit code, and the `error:` and `hint:` lines of an expected failure."""
+
+import sys
+from typing import Final
+
+from vllm_probe.core.errors import MissingExtra, ProbeError
+
+EXTRA_OF: Final = {
+    "torch": "runtime",
+    "safetensors": "runtime",
+    "tokenizers": "runtime",
+    "fastapi": "runtime",
+    "uvicorn": "runtime",
+    "prometheus_client": "runtime",
+    "onnx": "onnx",
+}
+"""Module to the extra of pyproject.toml that installs it."""
+
+
+def report(error: ProbeError) -> int:
+    """Prints `error: ... [code]` and `hint: ...` on stderr, each on one line, and gives the exit code."""
+    message, hint = (" ".join(text.split()) for text in (str(error), error.hint))
+    sys.stderr.write(f"error: {message} [{error.code}]\nhint: {hint}\n")
+    return error.exit_code
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """The error that names the extra of an absent module, or null when no extra has it."""
+    module = (error.name or "").partition(".")[0]
+    extra = EXTRA_OF.get(module)
+    if extra is None:
+        return None
+    return MissingExtra(
+        f"the Python package {module!r} is not installed", hint=f"pip install 'vllm-probe[{extra}]' brings it"
+    )

@@ -1,0 +1,59 @@
+"""Entry point: runs a command and turns however it ended into an exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from vllm_probe.cli.app import app
+from vllm_probe.cli.exits import missing_extra, report
+from vllm_probe.core.errors import BadUsage, Bug, InternalError, Interrupted, ProbeError
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of `vllm-probe` with `arguments`, those of the process by default."""
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    except Bug as error:
+        return _bug(error)
+    except ProbeError as error:
+        return report(error)
+    except KeyboardInterrupt:
+        return report(Interrupted("interrupted", hint="no file was changed; run the same command again"))
+    except ModuleNotFoundError as error:
+        expected = missing_extra(error)
+        return report(expected) if expected else _bug(error)
+    except Exception as error:  # noqa: BLE001 - the last resort, which keeps the traceback
+        return _bug(error)
+
+
+def _run(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("vllm-probe", arguments) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as end:
+        return end.exit_code
+    except _UsageError as error:
+        raise _bad_usage(error) from error
+
+
+def _bad_usage(error: Any) -> BadUsage:
+    message, _, near = error.format_message().replace("Value error, ", "").partition(". Did you mean ")
+    path = error.ctx.command_path if error.ctx else "vllm-probe"
+    return BadUsage(
+        message.rstrip("."), hint=f"did you mean {near}" if near else f"`{path} --help` shows what it takes"
+    )
+
+
+def _bug(error: Exception) -> int:
+    import traceback
+
+    traceback.print_exception(error)
+    message = f"this is a bug in vllm-probe: {type(error).__name__}: {error}"
+    hint = "please report it with the lines above and the folder that `vllm-probe doctor --record DIR` writes"
+    kind = type(error) if isinstance(error, Bug) else InternalError
+    return report(kind(message, hint=hint))

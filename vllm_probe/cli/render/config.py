@@ -1,0 +1,98 @@
+"""A runtime config for a person: every value with its reason, every byte, and the speed to expect."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from vllm_probe.cli.render.console import BUDGET_STYLES, heading, pairs, table
+from vllm_probe.core.config import Estimate, MemoryBudget, RuntimeConfig
+from vllm_probe.core.units import format_bytes
+from vllm_probe.core.values import JsonValue
+
+_PARTS = ("weights", "activation", "non_torch", "graph", "kv_cache")
+
+
+def render(config: RuntimeConfig) -> Group:
+    """The decisions, the memory budget, the predicted speed, what is required and what else would do."""
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (config.model, "bold"), f" on {config.device or config.device_type} with the {config.engine} engine"
+        ),
+        Text(f"measured by {config.capability}", style="dim"),
+        Text(),
+        decisions(config),
+        heading("memory"),
+        pairs(_budget(config.budget)),
+        heading("speed"),
+        pairs(_speed(config)),
+    ]
+    if config.alternatives:
+        parts += [heading("what else would do"), _alternatives(config)]
+    notes = [*(f"required: {what}" for what in config.requires), *(f"warning: {doubt}" for doubt in config.warnings)]
+    parts += [Text(), *(Text(note, style="yellow") for note in notes)] if notes else []
+    return Group(*parts)
+
+
+def decisions(config: RuntimeConfig) -> RenderableType:
+    """One row per value: why, and what would change it; what has no meaning here is named together."""
+    rows = table("setting", "value", "because, and what would change it")
+    rows.columns[0].no_wrap, rows.columns[1].max_width = True, 16
+    without: dict[str, list[str]] = {}
+    for decision in config.decisions:
+        if decision.value is None:
+            without.setdefault(decision.rule, []).append(decision.key)
+            continue
+        value = Text(_value(decision.value), style="bold magenta" if decision.pinned else "bold")
+        why = Text.assemble(decision.rule, (f"\nchanges with {decision.would_change}", "dim"))
+        rows.add_row(decision.key, value, why)
+    for rule, keys in without.items():
+        rows.add_row("\n".join(keys), "-", rule)
+    return rows
+
+
+def _value(value: JsonValue) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case {"enabled": enabled, "mode": mode}:
+            return str(mode) if enabled else "off"
+        case dict():
+            return ", ".join(f"{key} {_value(item)}" for key, item in value.items())
+        case float():
+            return f"{value:.4g}"
+    return str(value)
+
+
+def _budget(budget: MemoryBudget) -> list[tuple[str, RenderableType]]:
+    sizes = [(part.replace("_", " "), getattr(budget, f"{part}_bytes")) for part in _PARTS]
+    requested = f"{format_bytes(budget.requested_bytes)} of {format_bytes(budget.device_total_bytes)}"
+    verdict = Text.assemble((budget.verdict, BUDGET_STYLES[budget.verdict]), f", {requested}")
+    return [("verdict", verdict), *((name, format_bytes(size)) for name, size in sizes if size != 0)]
+
+
+def _speed(config: RuntimeConfig) -> list[tuple[str, RenderableType]]:
+    speed = config.predicted
+    figures = [
+        ("tokens/s", _estimate(speed.tokens_per_s, 1, "")),
+        ("first answer", _estimate(speed.ttft_s, 1000, " ms")),
+        ("per token", _estimate(speed.tpot_s, 1000, " ms")),
+    ]
+    return [*((name, text) for name, text in figures if text), ("predicted by", Text(speed.method, style="dim"))]
+
+
+def _estimate(estimate: Estimate, factor: float, unit: str) -> str:
+    if estimate.value is None:
+        return ""
+    band = ""
+    if estimate.low is not None and estimate.high is not None:
+        band = f"  ({estimate.low * factor:,.3g} to {estimate.high * factor:,.3g}{unit})"
+    return f"{estimate.value * factor:,.3g}{unit}{band}"
+
+
+def _alternatives(config: RuntimeConfig) -> RenderableType:
+    rows = table("change", "needs", "verdict", "note", right=("needs",))
+    for other in config.alternatives:
+        verdict = Text(other.verdict, style=BUDGET_STYLES[other.verdict])
+        rows.add_row(other.change, format_bytes(other.requested_bytes), verdict, other.note)
+    return rows

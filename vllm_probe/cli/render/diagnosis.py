@@ -1,0 +1,29 @@
+"""The document of `doctor` for a person."""
+
+from collections import Counter
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from vllm_probe.cli.render import findings
+from vllm_probe.cli.render.console import SEVERITY_STYLES, heading, pairs, verdict
+from vllm_probe.core.device import Diagnosis
+
+
+def render(found: Diagnosis) -> Group:
+    """Findings, most severe first, then each device's verdict and what was not looked at."""
+    parts: list[RenderableType] = [_summary(found), findings.render(found.findings), heading("devices")]
+    parts.append(pairs((device.id, verdict(device.verdict)) for device in found.devices))
+    if found.not_checked:
+        parts += [heading("not checked"), *(Text(f"  {reason}", style="dim") for reason in found.not_checked)]
+    return Group(*parts)
+
+
+def _summary(found: Diagnosis) -> Text:
+    if not found.findings:
+        return Text("nothing wrong was found", style="green")
+    counts: Counter[str] = Counter(finding.severity for finding in found.findings)
+    shown = (
+        (f"{counts[severity]} {severity}", style) for severity, style in SEVERITY_STYLES.items() if counts[severity]
+    )
+    return Text(", ").join(Text(text, style=style) for text, style in shown)

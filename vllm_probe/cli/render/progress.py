@@ -1,0 +1,45 @@
+"""Progress of long steps, always on stderr."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vllm_probe.core.progress import Progress
+
+
+@contextmanager
+def bar(title: str, *, no_color: bool) -> Iterator[Progress]:
+    """A bar with the current step and the time so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True, no_color=no_color or None)
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Bar(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("", total=None)
+
+        def advance(step: str, done: int, total: int) -> None:
+            shown.update(task, description=step, completed=done, total=total)
+
+        yield advance
+
+
+@contextmanager
+def lines(title: str) -> Iterator[Progress]:
+    """One line whenever a step is over."""
+    last = -1
+
+    def advance(step: str, done: int, total: int) -> None:
+        nonlocal last
+        if last < done < total:
+            sys.stderr.write(f"{title} {done + 1}/{total}: {step}\n")
+        last = done
+
+    yield advance

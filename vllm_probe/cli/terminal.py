@@ -1,0 +1,92 @@
+"""What the global options chose, and the two streams: documents on stdout, everything else on stderr."""
+
+import os
+import sys
+from contextlib import AbstractContextManager
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vllm_probe.core.errors import ReplayRefused
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from vllm_probe.core.progress import Progress
+    from vllm_probe.core.system import Host
+
+
+class Terminal:
+    """The user's side of a command.
+
+    Attributes:
+        replay: recording that stands for this machine, or null.
+        no_color: colour is switched off.
+    """
+
+    def __init__(self, *, replay: Path | None, no_color: bool) -> None:
+        self.replay = replay
+        self.no_color = no_color
+
+    @cached_property
+    def host(self) -> "Host":
+        """This machine, or the recording of `--replay`.
+
+        Raises:
+            BadUsage: a `VLLM_PROBE_*` variable has a value that means nothing.
+        """
+        from vllm_probe import api
+
+        return api.open_host(self.replay)
+
+    def refuse_replay(self, command: str) -> None:
+        """Raises `ReplayRefused` when `--replay` was given to a command that needs the real machine."""
+        if self.replay:
+            raise ReplayRefused(f"{command} runs on this machine only", hint="leave out --replay")
+
+    def emit(
+        self,
+        document: Any,
+        *,
+        as_json: bool,
+        renderer: str,
+        output: Path | None = None,
+    ) -> None:
+        """Saves `document` to `output`, then prints it: the same text, or what `render/<renderer>.py` makes of it."""
+        from vllm_probe.core.codec import dumps
+
+        text = dumps(document) if as_json or output else ""
+        if output:
+            from vllm_probe.core.files import write_private
+
+            write_private(output, text)
+        if as_json:
+            write(text)
+        else:
+            self.show(import_module(f"vllm_probe.cli.render.{renderer}").render(document))
+
+    def show(self, *parts: "RenderableType") -> None:
+        """Prints `parts` on stdout, in colour on a terminal and plain in a pipe."""
+        from vllm_probe.cli.render.console import as_text
+
+        write(as_text(*parts, no_color=self.no_color))
+
+    def say(self, line: str) -> None:
+        """Prints one line on stderr."""
+        sys.stderr.write(f"{line}\n")
+
+    def progress(self, title: str) -> AbstractContextManager["Progress"]:
+        """A `Progress` on stderr: a bar on a terminal, else one line per step."""
+        from vllm_probe.cli.render.progress import bar, lines
+
+        return bar(title, no_color=self.no_color) if sys.stderr.isatty() else lines(title)
+
+
+def write(text: str) -> None:
+    """Writes `text` to stdout; a reader that has gone away changes nothing about how the command ends."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
