@@ -26,6 +26,27 @@ from vllm_probe.host.stats import read_stats
 OWN_VARIABLES = re.compile(r"(VLLM_PROBE|XDG|HF)_.*|NO_COLOR")
 """Variables that stay this process's own on a replay."""
 
+READ_ONLY = (
+    "amd-smi",
+    "dkms status",
+    "docker info",
+    "hl-smi",
+    "ldconfig -p",
+    "ldd --version",
+    "lspci",
+    "npu-smi",
+    "nvidia-ctk",
+    "nvidia-smi",
+    "python3 -c",
+    "rocm-smi",
+    "rocminfo",
+    "sysctl -n",
+    "uname",
+    "which",
+    "xpu-smi",
+)
+"""Beginnings of the commands that a probe or check may run; a recording of any other is a transcript."""
+
 _EPOCH_S = 1767225600.0  # 2026-01-01T00:00:00Z
 _SITE_PACKAGES = re.compile(r".*?/(?:site|dist)-packages(?=/)")
 _PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/lib/wsl/lib")
@@ -152,6 +173,15 @@ class ReplayHost:
         if result.status == "timeout":
             self._clock += timeout_s
         return result
+
+    def transcripts(self) -> tuple[str, ...]:
+        """Recorded commands that nobody runs, such as `docker run ...`, with what they printed."""
+        answers = {
+            command: parse_command(text)
+            for command, text in self._facts.commands.items()
+            if not any(f"{command} ".startswith(f"{allowed} ") for allowed in READ_ONLY)
+        }
+        return tuple(f"$ {command}\n{answer.stdout}\n{answer.stderr}" for command, answer in answers.items())
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:  # noqa: ARG002 - refused
         raise ReplayRefused(f"a recording cannot run {argv[0]}", hint="leave out --replay")

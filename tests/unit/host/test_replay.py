@@ -337,3 +337,19 @@ def test_every_published_scene_loads_and_answers() -> None:
 
 def test_library_facts_default_to_a_library_that_loads() -> None:
     assert replay(libs={"a": codec.to_json(LibraryFacts())}).library("a").path is None
+
+
+def test_commands_that_nobody_runs_are_transcripts() -> None:
+    commands = {
+        "docker run --gpus all x": "!rc=125\nno",
+        "ldconfig": "a warning",
+        "ldconfig -p": "a list",
+        "docker info --format {{json .}}": "{}",
+        "python3 -c import torch": "!rc=1\nImportError",
+        "lspcix": "y",
+    }
+    assert replay(commands=commands).transcripts() == (
+        "$ docker run --gpus all x\nno\n",
+        "$ ldconfig\na warning\n",
+        "$ lspcix\ny\n",
+    )
