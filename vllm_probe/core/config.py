@@ -121,12 +121,14 @@ class Alternative:
         requested_bytes: bytes it needs.
         verdict: whether it boots.
         note: what is lost or gained.
+        budget: every byte of it.
     """
 
     change: str
     requested_bytes: Bytes | None
     verdict: BudgetVerdict
     note: str
+    budget: MemoryBudget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
