@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import AdapterOutOfOrder
@@ -125,6 +125,11 @@ class HardwareAdapter(ABC, Generic[Tensor]):
         self._require(Stage.OPEN, "random")
         return self._random(tuple(shape), dtype, seed)
 
+    def to_host(self, tensor: Tensor) -> list[Any]:
+        """The values of `tensor` as nested lists, rows first."""
+        self._require(Stage.OPEN, "to_host")
+        return self._to_host(tensor)
+
     def prepare_linear(self, weight: Tensor, bias: Tensor | None, dtype: str, implementation: str) -> Linear[Tensor]:
         """An operator for `weight` [n, k] in `dtype`, packed as `implementation` wants it.
 
@@ -133,6 +138,10 @@ class HardwareAdapter(ABC, Generic[Tensor]):
         """
         self._require(Stage.OPEN, "prepare_linear")
         return self._prepare_linear(weight, bias, dtype, implementation)
+
+    def _to_host(self, tensor: Tensor) -> list[Any]:
+        values: list[Any] = cast("Any", tensor).tolist()
+        return values
 
     def _require(self, stage: Stage, call: str) -> None:
         if self._stage < stage:
