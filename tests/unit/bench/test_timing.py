@@ -1,0 +1,161 @@
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from tests.unit.bench.fake import FakeAdapter, cpu
+from vllm_probe.bench.peak import Band
+from vllm_probe.bench.plan import BenchPlan, make_plan
+from vllm_probe.bench.timing import Case, Reading, Stopwatch, Work, absent
+
+PLAN = make_plan(cpu(), quick=False, only=frozenset())
+BAND = Band(slowest=90.0, fastest=100.0)
+
+
+def case(adapter: FakeAdapter, name: str = "a", gflops: float = 95.0, doubts: tuple[str, ...] = ()) -> Case:
+    def call() -> None:
+        adapter._work(name, 1e9 / gflops)
+
+    prepared = Work(calls=(call,), amount=1e9, method="1 GFLOP", doubts=doubts)
+    return Case(key=(name, 0), title=name, unit="GFLOP/s", prepare=lambda divisor: prepared, band=BAND)
+
+
+def run(adapter: FakeAdapter, cases: Sequence[Case], plan: BenchPlan = PLAN, busy: float = 1.0) -> dict[str, Reading]:
+    def processor_s() -> float:
+        return 2 * busy * adapter._now
+
+    return {
+        case.key[0]: reading for case, reading in Stopwatch(adapter, plan, processor_s).run(cases, lambda case: None)
+    }
+
+
+def every(period: int, factor: float) -> Callable[[int], float]:
+    return lambda batch: factor if batch % period == 0 else 1.0
+
+
+def test_a_quiet_plausible_rate_is_measured_with_high_confidence() -> None:
+    adapter = FakeAdapter()
+    value, measurement = run(adapter, [case(adapter)])["a"]
+    assert value == pytest.approx(95.0)
+    assert (measurement.status, measurement.confidence, measurement.verdict) == ("measured", "high", "normal")
+    assert measurement.samples == 3 * 9  # rounds of 90 ms, calls of 10.5 ms
+    assert measurement.reason is None
+
+
+def test_rounds_of_several_tests_alternate() -> None:
+    adapter = FakeAdapter()
+    run(adapter, [case(adapter, name) for name in "abc"])
+    order = [name for i, name in enumerate(adapter.ran) if i == 0 or adapter.ran[i - 1] != name]
+    assert order == list("abc" * 3)
+
+
+def test_short_calls_are_batched_and_operands_take_turns() -> None:
+    adapter = FakeAdapter()
+    used: list[int] = []
+
+    def call(operand: int) -> None:
+        used.append(operand)
+        adapter._work("a", 1e6)
+
+    work = Work(calls=[partial(call, operand) for operand in range(3)], amount=95e6, method="")
+    run(adapter, [Case(key=("a", 0), title="a", unit="", prepare=lambda divisor: work, band=BAND)])
+    assert adapter.batches < len(used) / 4
+    assert used[:7] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_an_impossible_rate_is_suspect_and_never_trusted() -> None:
+    adapter = FakeAdapter()
+    _, measurement = run(adapter, [case(adapter, gflops=106.0)])["a"]
+    assert (measurement.status, measurement.verdict, measurement.confidence) == ("suspect", "suspect", "low")
+
+
+def test_rounds_that_differ_are_noisy_after_more_rounds_than_usual() -> None:
+    adapter = FakeAdapter()
+    adapter.slowness = lambda batch: 1.0 + 0.1 * (batch // 10 % 2)
+    _, measurement = run(adapter, [case(adapter)])["a"]
+    assert (measurement.status, measurement.confidence) == ("noisy", "low")
+    assert measurement.spread_pct == pytest.approx(10, abs=1)
+    assert "rounds differ" in (measurement.reason or "")
+
+
+def test_a_single_slow_batch_does_not_move_the_value() -> None:
+    adapter = FakeAdapter()
+    adapter.slowness = every(7, 30.0)
+    value, _ = run(adapter, [case(adapter)])["a"]
+    assert value == pytest.approx(95.0)
+
+
+def test_threads_without_processor_time_mean_throttled() -> None:
+    adapter = FakeAdapter()
+    _, measurement = run(adapter, [case(adapter)], busy=0.5)["a"]
+    assert (measurement.status, measurement.confidence) == ("throttled", "low")
+    assert "2 threads had 50 % of the processor time" in (measurement.reason or "")
+
+
+def test_each_doubt_lowers_confidence() -> None:
+    adapter = FakeAdapter()
+    found = run(adapter, [case(adapter, "one", doubts=("x",)), case(adapter, "two", doubts=("x", "y"))])
+    assert (found["one"].measurement.confidence, found["two"].measurement.confidence) == ("medium", "low")
+
+
+def test_a_failing_test_is_an_error_and_the_others_go_on() -> None:
+    adapter = FakeAdapter()
+
+    def explode(operation: str) -> None:
+        if operation == "bad":
+            raise ValueError("no kernel\nsecond line")
+
+    adapter.before = explode
+    found = run(adapter, [case(adapter, "bad"), case(adapter, "good")])
+    assert found["bad"] == absent("error", "ValueError: no kernel")
+    assert found["good"].value == pytest.approx(95.0)
+
+
+def test_a_clock_that_stands_still_is_an_error() -> None:
+    adapter = FakeAdapter()
+    adapter.slowness = lambda batch: 0.0
+    assert run(adapter, [case(adapter)])["a"].measurement.status == "error"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), RuntimeError("OUT_OF_MEMORY")]
+)
+def test_out_of_memory_halves_the_operands(error: Exception) -> None:
+    adapter = FakeAdapter()
+    usual = case(adapter)
+    asked: list[int] = []
+
+    def prepare(divisor: int) -> Work:
+        asked.append(divisor)
+        if divisor < 4:
+            raise error
+        return usual.prepare(divisor)
+
+    assert run(adapter, [replace(usual, prepare=prepare)])["a"].value == pytest.approx(95.0)
+    assert asked == [1, 2, 4]
+
+
+def test_memory_that_never_suffices_is_an_error() -> None:
+    adapter = FakeAdapter()
+
+    def prepare(divisor: int) -> Work:
+        raise MemoryError(f"divided by {divisor}")
+
+    reading = run(adapter, [replace(case(adapter), prepare=prepare)])["a"]
+    assert reading == absent("error", "MemoryError: divided by 8")
+
+
+def test_a_long_call_that_does_not_fit_is_skipped_with_both_times() -> None:
+    adapter = FakeAdapter()
+    plan = replace(PLAN, soft_s=5.0)
+    reading = run(adapter, [case(adapter, gflops=0.5)], plan)["a"]
+    assert reading.measurement.status == "skipped"
+    assert (reading.measurement.reason or "").startswith("needs 6.0 s of the ")
+
+
+def test_when_the_time_is_over_nothing_new_begins() -> None:
+    adapter = FakeAdapter()
+    reading = run(adapter, [case(adapter)], replace(PLAN, soft_s=0.0))["a"]
+    assert reading == absent("skipped", "the time for bench was over")
+    assert adapter.batches == 0

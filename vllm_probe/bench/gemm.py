@@ -1,0 +1,142 @@
+"""Matrix product per number format: activations [rows, K] times a weight [N, K], transposed."""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+from typing import Any
+
+from vllm_probe.bench.peak import arithmetic_band
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.timing import Case, Work, describe
+from vllm_probe.core.adapter import HardwareAdapter, Linear, Primitive
+
+_ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1, "int8": 1}
+_TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8_e4m3": 3e-1, "int8": 0.0}
+"""Largest error allowed, in standard deviations of the result."""
+
+_MOST_SETS = 32
+_CHECK_ROWS, _CHECK_SIZE = 32, 256
+_CONTEST_SETS, _CONTEST_ROUNDS = 2, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which implementation of the linear is used in one format.
+
+    Attributes:
+        implementation: the fastest that computes correctly.
+        second: the next fastest, null when there is no other.
+        ratio: how many times faster than it, null when there is no other.
+        refused: implementations that failed or were wrong, with the reason.
+    """
+
+    implementation: str
+    second: str | None = None
+    ratio: float | None = None
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class LinearFormat:
+    """The linears of one number format, prepared when the first test needs them.
+
+    The implementation chosen then is entered in `choices`; one that stands there is kept.
+    """
+
+    def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan, dtype: str, choices: dict[str, Choice]) -> None:
+        self.dtype = dtype
+        self._choices = choices
+        self._adapter = adapter
+        self._plan = plan
+        self._cost = adapter.supports(Primitive.LINEAR, dtype).reason
+        self._operators: list[Linear[Any]] = []
+
+    def case(self, rows: int) -> Case:
+        """The case of this format at `rows` activation rows."""
+        return Case(
+            key=(self.dtype, rows),
+            title=f"{self.dtype} {rows} rows",
+            unit="GFLOP/s",
+            prepare=partial(self._prepare, rows),
+            band=arithmetic_band(self._adapter.device, self.dtype),
+        )
+
+    def _prepare(self, rows: int, divisor: int) -> Work:
+        plan, element = self._plan, _ELEMENT_BYTES[self.dtype]
+        weight_bytes = plan.depth * plan.width * element
+        if not self._operators:
+            sets = min(math.ceil(plan.operand_bytes / weight_bytes) + 1, _MOST_SETS)
+            self._choose(max(sets // divisor, 1))
+        x = self._adapter.random((rows, plan.depth), self.dtype, seed=0)
+        turning = len(self._operators) * weight_bytes
+        cold = plan.cache_known and turning >= 3 * plan.cache_bytes
+        return Work(
+            calls=[partial(operator, x) for operator in self._operators],
+            amount=2.0 * rows * plan.depth * plan.width,
+            method=(
+                f"[{rows}, {plan.depth}] x [{plan.width}, {plan.depth}]^T, 2 FLOP per multiply-add, weights prepared "
+                f"before, {len(self._operators)} in turn ({turning >> 20} MiB), checked on a block of {_CHECK_SIZE}"
+                + (f"; {self._cost}" if self._cost else "")
+            ),
+            implementation=self._choices[self.dtype].implementation,
+            doubts=() if cold else ("weights may be partly cached",),
+        )
+
+    def _choose(self, sets: int) -> None:
+        """Prepares every implementation that computes correctly and keeps the fastest."""
+        adapter, plan = self._adapter, self._plan
+        names = adapter.implementations(Primitive.LINEAR, self.dtype)
+        earlier = self._choices.get(self.dtype)
+        if earlier and earlier.implementation in names:
+            names = (earlier.implementation,)
+        refused = {name: reason for name in names if (reason := self._fault(name))}
+        if len(refused) == len(names):
+            raise ArithmeticError("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
+        weights = [adapter.random((plan.width, plan.depth), self.dtype, seed) for seed in range(1, sets + 1)]
+        operators = {
+            name: [adapter.prepare_linear(weight, None, self.dtype, name) for weight in weights]
+            for name in names
+            if name not in refused
+        }
+        ranking = self._contest(operators)
+        self._operators = operators[ranking[0][0]]
+        if not earlier or len(names) > 1:
+            second, ratio = (ranking[1][0], ranking[1][1] / ranking[0][1]) if len(ranking) > 1 else (None, None)
+            self._choices[self.dtype] = Choice(
+                implementation=ranking[0][0], second=second, ratio=ratio, refused=refused
+            )
+
+    def _contest(self, operators: dict[str, list[Linear[Any]]]) -> list[tuple[str, float]]:
+        """Names with seconds, fastest first, from interleaved rounds of which the first warms up."""
+        if len(operators) == 1:
+            return [(name, 1.0) for name in operators]
+        x = self._adapter.random((self._plan.point_rows, self._plan.depth), self.dtype, seed=0)
+        seconds: dict[str, list[float]] = {name: [] for name in operators}
+        for _ in range(_CONTEST_ROUNDS):
+            for name, prepared in operators.items():
+                seconds[name].append(self._adapter.time_batch([partial(run, x) for run in prepared[:_CONTEST_SETS]]))
+        return sorted(((name, median(times[1:])) for name, times in seconds.items()), key=lambda item: item[1])
+
+    def _fault(self, implementation: str) -> str | None:
+        """Why the implementation cannot be used: an error, or a block that differs from the exact product."""
+        adapter = self._adapter
+        x = adapter.random((_CHECK_ROWS, _CHECK_SIZE), self.dtype, seed=1)
+        weight = adapter.random((_CHECK_SIZE, _CHECK_SIZE), self.dtype, seed=2)
+        try:
+            result = adapter.to_host(adapter.prepare_linear(weight, None, self.dtype, implementation)(x))
+        except Exception as error:  # noqa: BLE001 the other implementations are still tried
+            return describe(error)
+        off = _largest_error(adapter.to_host(x), adapter.to_host(weight), result)
+        return None if off <= _TOLERANCE[self.dtype] else f"wrong by {off:.2g} standard deviations"
+
+
+def _largest_error(x: list[list[float]], weight: list[list[float]], result: list[list[float]]) -> float:
+    """Largest deviation of every eighth row and column from the product in double precision.
+
+    In standard deviations of the result, sqrt(K) for standard normal operands.
+    """
+    return max(
+        abs(result[i][j] - math.fsum(a * b for a, b in zip(x[i], weight[j], strict=True))) / math.sqrt(len(x[i]))
+        for i in range(0, len(x), 8)
+        for j in range(0, len(weight), 8)
+    )

@@ -1,0 +1,84 @@
+"""What bench measures, for how long, and in how much memory."""
+
+from dataclasses import dataclass
+
+from vllm_probe.core.device import Device
+from vllm_probe.core.errors import UnknownName
+
+GROUPS = ("gemm", "memory")
+"""Names that `--only` takes."""
+
+_MIB = 1 << 20
+_ASSUMED_CACHE_BYTES = 64 * _MIB
+_LARGEST_ARRAY_BYTES = 1024 * _MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchPlan:
+    """One run of bench.
+
+    Attributes:
+        quick: one point per format, and the curve only where it is needed.
+        groups: which of `GROUPS` run.
+        rows: activation rows of a curve.
+        point_rows: the row count measured first, and the only one of a format without a curve.
+        depth: K of the matrix products.
+        width: N of the matrix products.
+        rounds: rounds that every test gets, interleaved with those of other tests.
+        most_rounds: rounds that a test gets while its median is not settled and time is left.
+        round_s: timed seconds of one test in one round.
+        batch_s: shortest batch between two clock readings.
+        soft_s: when it is over, nothing new begins.
+        hard_s: when it is over, everything stops.
+        cache_bytes: last-level cache that the threads see.
+        cache_known: false when `cache_bytes` is an assumption.
+        operand_bytes: size of the weights of one format that take turns.
+        array_bytes: size of each of the three arrays of the memory tests.
+    """
+
+    quick: bool
+    groups: frozenset[str]
+    rows: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+    point_rows: int
+    depth: int = 1024
+    width: int = 4096
+    rounds: int = 3
+    most_rounds: int
+    round_s: float
+    batch_s: float = 0.005
+    soft_s: float
+    hard_s: float = 110.0
+    cache_bytes: int
+    cache_known: bool
+    operand_bytes: int
+    array_bytes: int
+
+
+def make_plan(device: Device, quick: bool, only: frozenset[str]) -> BenchPlan:
+    """A plan for `device`: at most 8 s quick and 30 s in full with start-up, at most 25 % of its memory.
+
+    Weights that take turns exceed three times the last-level cache, arrays four times. `only` names the groups
+    to run; empty means all.
+
+    Raises:
+        UnknownName: `only` holds something else than `GROUPS`.
+    """
+    if unknown := sorted(only.difference(GROUPS)):
+        hint = f"the measurements are {', '.join(GROUPS)}"
+        raise UnknownName(f"no measurement is called {', '.join(map(repr, unknown))}", hint=hint)
+    caches = device.details.get("caches") or {}
+    known = max((size for level, size in caches.items() if not level.startswith("l1")), default=None)
+    cache = known or _ASSUMED_CACHE_BYTES
+    quarter = (device.memory.usable_bytes or 4096 * _MIB) // 4
+    return BenchPlan(
+        quick=quick,
+        groups=only or frozenset(GROUPS),
+        point_rows=256 if quick else 512,
+        most_rounds=3 if quick else 6,
+        round_s=0.03 if quick else 0.09,
+        soft_s=4.5 if quick else 22.0,
+        cache_bytes=cache,
+        cache_known=known is not None,
+        operand_bytes=min(3 * cache, quarter // 12),
+        array_bytes=min(max(4 * cache, 64 * _MIB), _LARGEST_ARRAY_BYTES, quarter // 6),
+    )

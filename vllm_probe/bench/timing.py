@@ -1,0 +1,243 @@
+"""The timing core: warm-up, batches of a minimum duration, interleaved rounds, medians with their spread.
+
+Method: a test gets at least three rounds that alternate with those of other tests, each made of batches that are
+queued and synchronised once, over operands that take turns so that they are cold. The value is the median of the
+round medians. More rounds follow until the median is known within 0.5 % or the cap of 2 s is reached (noisy).
+A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
+
+from vllm_probe.bench.peak import Band, judge
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import Confidence, Measurement, Status
+
+CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
+
+_WINDOW = 12
+_CAP_S = 2.0
+_SETTLED = 0.005
+_NOISY_PCT = 5.0
+_QUIET_PCT = 2.0
+_BUSY = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One operation, ready to be timed.
+
+    Attributes:
+        calls: the operation on each set of operands, which take turns.
+        amount: floating-point operations or bytes of one call.
+        method: what runs, with the FLOP or byte convention.
+        implementation: name of the adapter's implementation.
+        doubts: what lowers confidence.
+    """
+
+    calls: Sequence[Callable[[], object]]
+    amount: float
+    method: str
+    implementation: str | None = None
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One value to measure.
+
+    Attributes:
+        key: number format and rows, or the kind of memory access and 0.
+        title: name for people.
+        unit: unit of 1e9 amounts per second.
+        prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows.
+        band: what such a device can reach, null when unknown.
+    """
+
+    key: tuple[str, int]
+    title: str
+    unit: str
+    prepare: Callable[[int], Work]
+    band: Band | None
+
+
+class Reading(NamedTuple):
+    """A value, null when there is none, and how it was obtained."""
+
+    value: float | None
+    measurement: Measurement
+
+
+@dataclass(slots=True)
+class _Entry:
+    case: Case
+    work: Work | None = None
+    call_s: float = 0.0
+    turn: int = 0
+    rounds: list[list[float]] = field(default_factory=list)
+    timed_s: float = 0.0
+    processor_s: float = 0.0
+
+
+class Stopwatch:
+    """Times tests on one adapter within a plan's limits, which count from its creation.
+
+    `processor_s` gives the seconds that the processors spent on this process.
+    """
+
+    def __init__(
+        self,
+        adapter: HardwareAdapter[Any],
+        plan: BenchPlan,
+        processor_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._processor_s = processor_s
+        self._adapter = adapter
+        self._plan = plan
+        self._start = time.monotonic()
+        self._waiting = 0
+
+    def run(self, cases: Sequence[Case], begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
+        """Tests with their readings in the order in which they finish; `begin` is told of every round.
+
+        At most twelve tests take turns at a time. A test that fails is a reading with status `error`.
+        """
+        pending, live = deque(cases), deque[_Entry]()
+        while pending or live:
+            entry = _Entry(pending.popleft()) if pending and len(live) < _WINDOW else live.popleft()
+            self._waiting = len(pending)
+            begin(entry.case)
+            reading = self._turn(entry)
+            if reading is None:
+                live.append(entry)
+            else:
+                yield entry.case, reading
+
+    def _turn(self, entry: _Entry) -> Reading | None:
+        plan = self._plan
+        elapsed_s = time.monotonic() - self._start
+        left_s = plan.soft_s - elapsed_s
+        if elapsed_s > plan.hard_s or (left_s <= 0 and entry.work is None):
+            return absent("skipped", "the time for bench was over")
+        try:
+            if entry.work is None:
+                entry.work = _prepare(entry.case)
+                self._warm_up(entry, entry.work)
+                needed_s = plan.rounds * entry.call_s
+                if entry.call_s > plan.round_s and needed_s > left_s:
+                    return absent("skipped", f"needs {needed_s:.1f} s of the {left_s:.1f} s left")
+            self._round(entry, entry.work)
+            return self._reading(entry, entry.work) if self._is_enough(entry, left_s) else None
+        except Exception as error:  # noqa: BLE001 one failing test never loses another's result
+            return absent("error", describe(error))
+
+    def _warm_up(self, entry: _Entry, work: Work) -> None:
+        entry.call_s = self._batch(entry, work, 1)
+        if entry.call_s < 4 * self._plan.round_s:
+            for _ in range(2):
+                entry.call_s = self._batch(entry, work, self._batch_size(entry))
+
+    def _round(self, entry: _Entry, work: Work) -> None:
+        size = self._batch_size(entry)
+        if entry.call_s < self._plan.round_s:
+            self._batch(entry, work, size)  # what ran before left its own data in the caches
+        samples: list[float] = []
+        processor_s = self._processor_s()
+        while math.fsum(samples) * size < self._plan.round_s:
+            samples.append(self._batch(entry, work, size))
+        entry.processor_s += self._processor_s() - processor_s
+        entry.timed_s += math.fsum(samples) * size
+        entry.rounds.append(samples)
+
+    def _batch_size(self, entry: _Entry) -> int:
+        return max(1, math.ceil(self._plan.batch_s / entry.call_s))
+
+    def _batch(self, entry: _Entry, work: Work, size: int) -> float:
+        """Seconds of one call, averaged over a batch of `size`."""
+        calls = [work.calls[(entry.turn + i) % len(work.calls)] for i in range(size)]
+        entry.turn += size
+        seconds = self._adapter.time_batch(calls)
+        if seconds <= 0:
+            raise ArithmeticError(f"{size} calls took {seconds:g} s")
+        return seconds / size
+
+    def _is_enough(self, entry: _Entry, left_s: float) -> bool:
+        rounds, plan = len(entry.rounds), self._plan
+        if rounds < plan.rounds:
+            return False
+        others_s = 2 * self._waiting * plan.rounds * plan.round_s
+        spent = entry.timed_s >= _CAP_S or rounds >= plan.most_rounds or left_s < others_s
+        return spent or _median_error(entry.rounds) < _SETTLED
+
+    def _reading(self, entry: _Entry, work: Work) -> Reading:
+        medians = [median(samples) for samples in entry.rounds]
+        value = work.amount / median(medians) / 1e9
+        spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
+        error = _median_error(entry.rounds)
+        share, threads = 1.0, self._adapter.device.details.get("threads")
+        if self._adapter.device.kind == "cpu" and threads:
+            share = entry.processor_s / (entry.timed_s * threads)
+        verdict, plausible = judge(value, entry.case.band)
+        found = (
+            (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
+            (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
+            (share < _BUSY, f"{threads} threads had {100 * share:.0f} % of the processor time"),
+            (plausible is not None, plausible or ""),
+        )
+        doubts = [*work.doubts, *(text for applies, text in found if applies)]
+        status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _SETTLED else "measured"
+        if verdict == "suspect" or share < _BUSY:
+            status = "suspect" if verdict == "suspect" else "throttled"
+        measurement = Measurement(
+            source="measured",
+            status=status,
+            reason="; ".join(doubts) or None,
+            confidence=CONFIDENCES[min(len(doubts), 2)] if status == "measured" else "low",
+            verdict=verdict,
+            unit=entry.case.unit,
+            samples=sum(map(len, entry.rounds)),
+            spread_pct=spread_pct,
+            method=work.method,
+            implementation=work.implementation,
+        )
+        return Reading(value, measurement)
+
+
+def absent(status: Status, reason: str) -> Reading:
+    """A reading without a value."""
+    return Reading(None, Measurement(source="measured", status=status, reason=reason))
+
+
+def describe(error: Exception) -> str:
+    """Type and first line of an error, short enough for a document."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:300]
+
+
+def _prepare(case: Case) -> Work:
+    for divisor in (1, 2, 4):
+        try:
+            return case.prepare(divisor)
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+    return case.prepare(8)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    text = str(error).lower().replace("_", " ")
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _median_error(rounds: list[list[float]]) -> float:
+    """Relative standard error of the median, from the median absolute deviation of a normal distribution."""
+    samples = [sample for one in rounds for sample in one]
+    middle = median(samples)
+    deviation = 1.4826 * median(abs(sample - middle) for sample in samples)
+    return 1.2533 * deviation / math.sqrt(len(samples)) / middle
