@@ -31,42 +31,29 @@ class Selection:
 
     Attributes:
         name: its name, null when none is accurate enough.
-        reason: why it won.
-        rejected: the others, each with the number that decided.
+        rejected: each of the others with the number that decided.
     """
 
     name: str | None
-    reason: str
     rejected: dict[str, str]
 
 
 def choose(candidates: Sequence[str], measurements: Mapping[str, Trial], tolerance: float) -> Selection:
     """The fastest of `candidates` whose error is at most `tolerance`.
 
-    Candidates come in the adapter's order, which holds among those that were not timed; a timed one goes before an
-    untimed one.
+    Candidates come in the adapter's order, which decides among those that were not timed; those that were go first.
     """
     trials = {name: measurements.get(name, Trial()) for name in candidates}
-    wrong = {
+    rejected = {
         name: f"relative error {trial.error:.1e} is above {tolerance:.1e}"
         for name, trial in trials.items()
         if trial.error is not None and not trial.error <= tolerance
     }
-    fit = sorted((name for name in candidates if name not in wrong), key=lambda name: _seconds(trials[name]))
-    if not fit:
-        return Selection(name=None, reason="no implementation is accurate enough", rejected=wrong)
-    best, *others = fit
-    seconds = trials[best].seconds
-    reason = f"fastest measured, {seconds:.3g} s" if seconds is not None else "first in the adapter's order"
-    slower = {name: _slower(trials[name], seconds) for name in others}
-    return Selection(name=best, reason=reason, rejected=wrong | slower)
-
-
-def _seconds(trial: Trial) -> float:
-    return float("inf") if trial.seconds is None else trial.seconds
-
-
-def _slower(trial: Trial, best: float | None) -> str:
-    if trial.seconds is None or not best:
-        return "not timed, and later in the adapter's order"
-    return f"{trial.seconds / best:.2f} times the time of the winner"
+    fit = [name for name in candidates if name not in rejected]
+    best = min(fit, key=lambda name: (trials[name].seconds is None, trials[name].seconds or 0), default=None)
+    fastest = trials[best].seconds if best else None
+    for name in fit:
+        seconds = trials[name].seconds
+        timed = f"{seconds / fastest:.2f} times the time of {best}" if seconds and fastest else "not timed"
+        rejected |= {name: timed} if name != best else {}
+    return Selection(name=best, rejected=rejected)

@@ -4,9 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefused, RecordingIncomplete
 from vllm_probe.core.plugin import Check, ProbeResult, VendorPlugin
@@ -14,7 +13,10 @@ from vllm_probe.core.rows import FixText, Row
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.plugins import RefusedPlugin, discover_plugins
 
-AdapterFactory: TypeAlias = Callable[[Host], HardwareAdapter[Any]]
+if TYPE_CHECKING:
+    from vllm_probe.core.adapter import HardwareAdapter
+
+AdapterFactory: TypeAlias = "Callable[[Host], HardwareAdapter[Any]]"
 """What an adapter name stands for: a `HardwareAdapter` class, constructed with the host."""
 
 _LEAVE_OUT: FixText = (
@@ -112,7 +114,7 @@ class PortableDeviceManager:
         """Makes `adapter` the one for devices whose `adapter` is `name`, before any plug-in's own."""
         self._adapters[name] = adapter
 
-    def adapter_for(self, device: Device) -> HardwareAdapter[Any]:
+    def adapter_for(self, device: Device) -> "HardwareAdapter[Any]":
         """The adapter that runs `device`, set to it and not opened.
 
         Raises:

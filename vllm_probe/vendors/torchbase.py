@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from vllm_probe.core.adapter import HardwareAdapter, Linear, Primitive, Support
 from vllm_probe.core.errors import UnknownName
+from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
@@ -46,6 +47,10 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         "int8": ("int_mm",),
     }
     """Number format to the implementations of linear, the preferred one first."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self._host = host
 
     def supports(self, primitive: Primitive, dtype: str) -> Support:
         """Linear in every format that it has an implementation for, attention in the floating ones of those."""
@@ -131,7 +136,10 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         for length, starts in starts_of.items():
             rows = self._rows(starts, length)
             q, k, v = (part[rows].unflatten(0, (len(starts), length)).transpose(1, 2) for part in (query, key, value))
-            out[rows] = attend(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
+            attended = attend(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
+            if len(attended) == len(query):
+                return attended
+            out[rows] = attended
         return out
 
     def _rows(self, starts: list[int], length: int) -> slice | torch.Tensor:

@@ -6,7 +6,6 @@ from functools import cache
 import torch
 
 from vllm_probe.core.adapter import Linear, MemoryReading, Primitive, Support
-from vllm_probe.core.system import Host
 from vllm_probe.vendors.cpu.limits import free_memory, read_limits
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
 
@@ -29,11 +28,6 @@ class CpuAdapter(TorchAdapter):
 
     torch_device = "cpu"
     memory_fence_scope = "system"
-
-    def __init__(self, host: Host) -> None:
-        super().__init__()
-        self._host = host
-        self._threads_before = torch.get_num_threads()
 
     def supports(self, primitive: Primitive, dtype: str) -> Support:
         """As torch, with what a format costs that these processors do not compute in."""

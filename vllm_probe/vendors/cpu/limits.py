@@ -29,6 +29,7 @@ class Limits:
         memory_bytes: most memory that the group may hold.
         memory_free_bytes: what is left of it, reclaimable file cache counted as free.
         memory_source: file that sets it.
+        memory_free_source: file of the limit that leaves the least, which a parent may be.
     """
 
     quota_cpus: float | None = None
@@ -36,6 +37,7 @@ class Limits:
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_source: str | None = None
+    memory_free_source: str | None = None
 
 
 def read_limits(host: Host) -> Limits:
@@ -46,12 +48,14 @@ def read_limits(host: Host) -> Limits:
     quota, quota_source = min(_quotas(host, folders), default=(None, None))
     memory = tuple(_memory(host, folders))
     limit, _, source = min(memory, default=(None, None, None))
+    free, free_source = min(((free, file) for _, free, file in memory), default=(None, None))
     return Limits(
         quota_cpus=quota,
         quota_source=quota_source,
         memory_bytes=limit,
-        memory_free_bytes=min((free for _, free, _ in memory), default=None),
+        memory_free_bytes=free,
         memory_source=source,
+        memory_free_source=free_source,
     )
 
 
@@ -59,7 +63,7 @@ def free_memory(stats: HostStats, limits: Limits) -> tuple[int | None, str]:
     """Bytes that this process can still allocate, and where the tighter of the two figures came from."""
     available, left = stats.memory_available_bytes, limits.memory_free_bytes
     if left is not None and (available is None or left < available):
-        return left, f"{limits.memory_source} less what the group holds"
+        return left, f"{limits.memory_free_source} less what the group holds (MemAvailable: {available} bytes)"
     return available, "memory available without swapping (MemAvailable)"
 
 

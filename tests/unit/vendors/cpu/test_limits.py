@@ -83,6 +83,7 @@ def test_version_1_has_a_hierarchy_for_each_controller() -> None:
         memory_bytes=4 * GIB,
         memory_free_bytes=3 * GIB,
         memory_source="/mnt/mem/job/memory.limit_in_bytes",
+        memory_free_source="/mnt/mem/job/memory.limit_in_bytes",
     )
 
 
@@ -101,7 +102,10 @@ def test_free_memory_is_the_tighter_of_the_machine_and_the_group() -> None:
     found = read_limits(host)
     assert found.memory_bytes == 6 * GIB
     assert found.memory_free_bytes == 2 * GIB, "the parent has less left than the group itself"
-    assert free_memory(host.stats(), found)[0] == 2 * GIB
+    free, source = free_memory(host.stats(), found)
+    assert free == 2 * GIB
+    assert source.startswith("/sys/fs/cgroup/a/memory.max")
+    assert str(8 * GIB) in source, "the other figure is shown too"
     assert free_memory(host.stats(), Limits())[0] == 8 * GIB
 
 
