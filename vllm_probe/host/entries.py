@@ -29,12 +29,14 @@ class Entry:
     Attributes:
         stat: facts of the file.
         content: bytes in it, null when they were not recorded.
+        fails: it cannot be read, though it may open.
         errno: outcome of opening it, null to compute from mode and owner.
         link: target, when it is a symbolic link.
     """
 
     stat: FileStat | None = None
     content: bytes | None = None
+    fails: bool = False
     errno: int | None = None
     link: str | None = None
 
@@ -51,7 +53,8 @@ def parse_entry(text: str) -> Entry:
     """The entry that `text` stands for: a directive, or the text of a plain file.
 
     A directive is `!absent [ERRNO]`, `!link TARGET`, `!hex DIGITS`, or `!dir`, `!statfs BYTES`, `!size N`, `!other N`,
-    `!chr MAJ:MIN`, `!blk MAJ:MIN`, each with an optional `MODE UID:GID [ERRNO]`. Further lines are the content.
+    `!chr MAJ:MIN`, `!blk MAJ:MIN`, each with an optional `MODE UID:GID [ERRNO]`. Further lines are the content, or
+    `!absent` where reading fails.
 
     Raises:
         ValueError: a directive that is unknown or malformed.
@@ -83,8 +86,11 @@ def parse_entry(text: str) -> Entry:
         size_bytes=numbers[0] if word in ("size", "other") else 0,
         mount_bytes=numbers[0] if word == "statfs" else None,
     )
-    content = None if rest is None else parse_entry(rest).content if rest.startswith("!hex ") else rest.encode()
-    return Entry(stat=stat, content=content, errno=_errno(fields[2]) if len(fields) == 3 else None)
+    number = _errno(fields[2]) if len(fields) == 3 else None
+    if rest is None or rest == "!absent":
+        return Entry(stat=stat, fails=rest is not None, errno=number)
+    content = parse_entry(rest).content if rest.startswith("!hex ") else rest.encode()
+    return Entry(stat=stat, content=content, errno=number)
 
 
 def format_entry(entry: Entry) -> str:
@@ -95,11 +101,11 @@ def format_entry(entry: Entry) -> str:
         return f"!link {entry.link}"
     if content is None and entry.stat is None:
         return f"!absent{opened}"
-    body = "" if content is None else _body(content)
+    body = ("!absent" if entry.fails else None) if content is None else _body(content)
     if content is not None and entry in (Entry(content=content), plain(content)):
-        return body
+        return body or ""
     stat = entry.stat or FileStat(kind="file", mode=0o644, uid=0, gid=0, size_bytes=len(content or b""))
-    return f"!{_head(stat)} {stat.mode:04o} {stat.uid}:{stat.gid}{opened}" + ("" if content is None else f"\n{body}")
+    return f"!{_head(stat)} {stat.mode:04o} {stat.uid}:{stat.gid}{opened}" + ("" if body is None else f"\n{body}")
 
 
 def parse_command(text: str) -> CommandResult:

@@ -1,6 +1,5 @@
 """A host that remembers what it answered."""
 
-import errno
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -80,9 +79,9 @@ class RecordingHost:
         content = self._inner.read_bytes(path, limit)
         if content is not None:
             known = self._files.get(path, Entry()).content or b""
-            self._remember(path, content=max(content, known, key=len))
+            self._remember(path, content=max(content, known, key=len), fails=False)
         elif (stat := self.stat(path)) and stat.kind == "file":
-            self._remember(path, errno=self._inner.open_errno(path) or errno.EIO)
+            self._remember(path, fails=True)
         return content
 
     def exists(self, path: str) -> bool:

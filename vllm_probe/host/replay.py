@@ -97,7 +97,7 @@ class ReplayHost:
 
     def read_bytes(self, path: str, limit: int = 1 << 22) -> bytes | None:
         entry = self._entry("read", path)
-        if entry.stat is None or entry.errno:
+        if entry.stat is None or entry.fails or entry.errno:
             return None
         if entry.content is None and entry.stat.kind == "file":
             self._unlisted(f"read {path}")

@@ -27,9 +27,10 @@ _IDENTITIES = {
 _RULES = tuple((re.compile(pattern, re.IGNORECASE), stand_in) for pattern, stand_in in _IDENTITIES.items())
 _NO_IDENTITY = {"127.0.0.1", "0.0.0.0", "8be4df61-93ca-11d2-aa0d-00e098032b8c"}  # noqa: S104 - the GUID is UEFI's own
 _NO_NAMES = re.compile(
-    r"|root|user|host|localhost|admin|test|nvidia|amd|intel|[cgn]pu|cuda|rocm|xpu|ascend|dev|sys|proc|etc|usr|lib\d*|bin|"
-    r"sbin|opt|var|run|tmp|home|mnt|srv|data|boot|bus|pci|class|drm|dri|net|ubuntu|debian|fedora|linux|docker|python|"
-    r"torch|vllm|render|video|drivers?|devices?|version|status|model|name|node|processor|memory|system|kernel|worker|jetson",
+    r".{0,2}|root|user|host|localhost|admin|test|nvidia|amd|intel|[cgn]pu|cuda|rocm|xpu|ascend|dev|sys|proc|etc|usr|bin|"
+    r"lib\d*|sbin|opt|var|run|tmp|home|mnt|srv|data|boot|block|bus|pci|class|drm|dri|net|self|cgroup|modules|firmware|"
+    r"kernel|power|thermal|ubuntu|debian|fedora|linux|docker|python|torch|vllm|render|video|drivers?|devices?|version|"
+    r"status|model|name|node|processor|memory|system|worker|jetson",
     re.IGNORECASE,
 )
 """Words that name nobody as a user or host, and that texts and paths need."""
@@ -46,9 +47,7 @@ class Scrubber:
 
     def __init__(self, homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> None:
         self._homes = sorted({home.rstrip("/\\") for home in homes} - {"", "/root"}, key=len, reverse=True)
-        words = [(name, "", "user") for name in users if len(name) > 2] + [
-            (name, r"(?:\.[\w-]+)*", "host") for name in hosts
-        ]
+        words = [(name, "", "user") for name in users] + [(name, r"(?:\.[\w-]+)*", "host") for name in hosts]
         self._names = [
             (re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{tail}(?![A-Za-z0-9])", re.IGNORECASE), stand_in)
             for name, tail, stand_in in words

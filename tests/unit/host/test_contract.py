@@ -2,8 +2,7 @@
 
 import ctypes
 import errno
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -73,6 +72,10 @@ QUESTIONS: dict[str, tuple[Question, object]] = {
     "opening a file": (lambda host, tree: host.open_errno(f"{tree}/plain"), 0),
     "opening a device": (lambda host, tree: host.open_errno("/dev/null"), 0),
     "opening nothing": (lambda host, tree: host.open_errno(f"{tree}/nothing"), errno.ENOENT),
+    "a file that opens and cannot be read": (
+        lambda host, tree: (host.read_text("/proc/self/mem"), host.open_errno("/proc/self/mem")),
+        (None, 0),
+    ),
     "opening below a file": (lambda host, tree: host.open_errno(f"{tree}/plain/x"), errno.ENOTDIR),
     "a variable": (lambda host, tree: host.env("HOST_TEST_COLOUR"), "green"),
     "an unset variable": (lambda host, tree: host.env("HOST_TEST_UNSET"), None),
@@ -102,34 +105,36 @@ QUESTIONS: dict[str, tuple[Question, object]] = {
 }
 
 
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in {"HOME": "/root", "USER": "root", "LOGNAME": "root", "HOST_TEST_COLOUR": "green"}.items():
-        monkeypatch.setenv(name, value)
-    (tmp_path / "plain").write_text("line\nsecond\n")
-    (tmp_path / "plain").chmod(0o640)
-    (tmp_path / "empty").touch()
-    (tmp_path / "binary").write_bytes(b"\0\xff")
-    (tmp_path / "directive").write_text("!absent")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "inner").write_text("deep")
-    (tmp_path / "link").symlink_to("./folder")
-    (tmp_path / "alias").symlink_to("link/../plain")
-    (tmp_path / "dangling").symlink_to("nowhere")
-    return str(tmp_path)
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("tree")
+    (folder / "plain").write_text("line\nsecond\n")
+    (folder / "plain").chmod(0o640)
+    (folder / "empty").touch()
+    (folder / "binary").write_bytes(b"\0\xff")
+    (folder / "directive").write_text("!absent")
+    (folder / "folder").mkdir()
+    (folder / "folder" / "inner").write_text("deep")
+    (folder / "link").symlink_to("./folder")
+    (folder / "alias").symlink_to("link/../plain")
+    (folder / "dangling").symlink_to("nowhere")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"HOME": "/root", "USER": "root", "LOGNAME": "root", "HOST_TEST_COLOUR": "green"}.items():
+            patch.setenv(name, value)
+        yield str(folder)
 
 
-@pytest.fixture(params=["local", "recording", "replay"])
+@pytest.fixture(scope="module", params=["local", "recording", "replay"])
 def host(request: pytest.FixtureRequest, tree: str) -> Host:
     if request.param == "local":
         return LocalHost()
     recording = RecordingHost(LocalHost())
-    if request.param == "recording":
-        return recording
-    for question, _ in QUESTIONS.values():
-        question(recording, tree)
-    recording.stats()
-    return ReplayHost(codec.from_json(Scene, codec.to_json(recording.scene())))
+    if request.param == "replay":
+        for question, _ in QUESTIONS.values():
+            question(recording, tree)
+        recording.stats()
+        return ReplayHost(codec.from_json(Scene, codec.to_json(recording.scene())))
+    return recording
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
