@@ -1,0 +1,1 @@
+"""What is on this machine, what is wrong with it, and which device to take."""

@@ -1,0 +1,83 @@
+"""Why a device node does not open, and what a container must be given to open it.
+
+ENOENT, EACCES and EPERM separate three faults with three cures; numeric groups count, names lie inside containers.
+"""
+
+import errno
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vllm_probe.core.system import FileStat, Host
+
+_NOBODY = 65534  # an unmapped group of a user namespace
+_READ_WRITE = 0o6
+_MAJORS = {"drm": "226", "nvidia": "195"}  # Documentation/admin-guide/devices.txt; others are dynamic
+
+
+class Refusal(StrEnum):
+    """What keeps this process from a node, in words for the evidence."""
+
+    ABSENT = "not there (ENOENT)"
+    CGROUP = "forbidden by the device cgroup (EPERM)"
+    GROUP = "forbidden by its mode and group (EACCES)"
+    LABEL = "forbidden by SELinux (EACCES, though mode and group allow it)"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this process is, by number."""
+
+    uid: int | None
+    groups: frozenset[int]
+
+
+def refusal(host: Host, node: str) -> Refusal | None:
+    """Why `node` does not open, null when it does or when the driver behind it is at fault."""
+    number = host.open_errno(node)
+    if number == errno.EACCES:
+        stat, identity = host.stat(node), parse_identity(host.read_text("/proc/self/status") or "")
+        enforcing = (host.read_text("/sys/fs/selinux/enforce") or "").strip() == "1"
+        return Refusal.LABEL if enforcing and stat and mode_allows(stat, identity) else Refusal.GROUP
+    return {errno.ENOENT: Refusal.ABSENT, errno.EPERM: Refusal.CGROUP}.get(number)
+
+
+def mode_allows(stat: FileStat, identity: Identity) -> bool:
+    """Whether permission bits alone let `identity` read and write."""
+    if identity.uid in {0, stat.uid}:
+        return identity.uid == 0 or stat.mode >> 6 & _READ_WRITE == _READ_WRITE
+    return (stat.mode >> 3 if stat.gid in identity.groups else stat.mode) & _READ_WRITE == _READ_WRITE
+
+
+def parse_identity(status: str) -> Identity:
+    """Effective user and all groups in the text of `/proc/self/status`."""
+    fields = dict(re.findall(r"^(Uid|Gid|Groups):[ \t]*([\d \t]*)$", status, re.MULTILINE))
+    uid, gid = fields.get("Uid", "").split()[1:2], fields.get("Gid", "").split()[1:2]
+    return Identity(int(uid[0]) if uid else None, frozenset(map(int, (*gid, *fields.get("Groups", "").split()))))
+
+
+def group_number(host: Host, node: str) -> str | None:
+    """Numeric group of `node`, null when it is not there or a user namespace hides the number."""
+    stat = host.stat(node)
+    return None if stat is None or stat.gid == _NOBODY else str(stat.gid)
+
+
+def group_name(host: Host, number: str | None) -> str:
+    """Name of a group outside containers; `render` owns render nodes on current distributions."""
+    match = re.search(rf"^([\w-]+):[^:]*:{number}:", host.read_text("/etc/group") or "", re.MULTILINE)
+    return match[1] if match else "render"
+
+
+def lxc_lines(host: Host, nodes: tuple[str, ...]) -> str:
+    """Configuration that gives an LXC container `nodes`; a major that cannot be seen here stays `MAJOR`."""
+    lines = []
+    for node in nodes:
+        folder = node == "/dev/dri"
+        stat, name = host.stat(node), "drm" if folder else node.rpartition("/")[2].rstrip("0123456789")
+        match = re.search(rf"^ *([0-9]+) {name}$", host.read_text("/proc/devices") or "", re.MULTILINE)
+        major = stat.device[0] if stat and stat.device else match[1] if match else _MAJORS.get(name, "MAJOR")
+        lines += [
+            f"lxc.cgroup2.devices.allow: c {major}:* rwm",
+            f"lxc.mount.entry: {node} {node[1:]} none bind,optional,create={'dir' if folder else 'file'}",
+        ]
+    return "\n".join(dict.fromkeys(lines))
