@@ -1,0 +1,125 @@
+"""AMD and Intel GPUs whose nodes are not there, or may not be opened: CTR-11 to CTR-15."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vllm_probe.core.device import Device, Finding
+from vllm_probe.core.plugin import Check
+from vllm_probe.core.system import Host
+from vllm_probe.detect.checks import ROWS
+from vllm_probe.detect.nodes import Refusal, group_name, group_number, lxc_lines, refusal
+from vllm_probe.detect.pci import ROOT, PciFunction, accelerators
+from vllm_probe.vendors.software import container_kind
+
+CONTAINERS = ("docker", "podman", "kubernetes", "lxc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How the GPUs of one PCI vendor are reached.
+
+    Attributes:
+        drivers: kernel drivers that offer the nodes.
+        gates: nodes that must open, as patterns.
+        nodes: what a container is given.
+        options: what else `docker run` needs.
+        effect: what that changes.
+        resource: name at the Kubernetes device plugin, with the `<driver>` that is bound.
+        hidden: row for nodes that are not there.
+        denied: row for nodes of another group.
+    """
+
+    drivers: tuple[str, ...]
+    gates: tuple[str, ...]
+    nodes: tuple[str, ...]
+    options: str = ""
+    effect: str = "needs a new container"
+    resource: str
+    hidden: str
+    denied: str
+
+
+AMD = Access(
+    drivers=("amdgpu",),
+    gates=("/dev/kfd", "/dev/dri/renderD*"),
+    nodes=("/dev/kfd", "/dev/dri"),
+    options=" --security-opt seccomp=unconfined --ipc=host",
+    effect="a new container that may make every system call and shares the host's IPC",
+    resource="amd.com/gpu",
+    hidden="CTR-12",
+    denied="CTR-13",
+)
+INTEL = Access(
+    drivers=("i915", "xe"),
+    gates=("/dev/dri/renderD*",),
+    nodes=("/dev/dri",),
+    resource="gpu.intel.com/<driver>",
+    hidden="CTR-14",
+    denied="CTR-15",
+)
+ACCESS = {0x1002: AMD, 0x8086: INTEL}
+
+
+def node_access(host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
+    """One finding for each GPU that a driver offers and this process cannot open."""
+    inside = container_kind(host) in CONTAINERS
+    functions = accelerators(host)
+    for function in functions:
+        access = ACCESS.get(function.vendor)
+        if access is None or function.asleep or (function.integrated and len(functions) > 1):
+            continue
+        if function.driver not in access.drivers and not (inside and function.driver is None):
+            continue
+        node, state = _first_refusal(host, function, access)
+        facts = (function.evidence, f"{node}: {state}")
+        if state is Refusal.LABEL:
+            yield ROWS["CTR-11"].finding(function.address, facts)
+        elif state is Refusal.GROUP:
+            yield pass_in(host, access.denied, access, function, facts, node=node)
+        elif state and inside:
+            folder_hidden = node.startswith("/dev/dri/") and not host.exists("/dev/dri")
+            shown = "/dev/dri" if folder_hidden else node
+            yield pass_in(host, access.hidden, access, function, facts, node=shown)
+        elif state is Refusal.ABSENT and node == "/dev/kfd":
+            yield ROWS["CTR-12/host"].finding(function.address, facts)
+
+
+def pass_in(
+    host: Host, row: str, access: Access, function: PciFunction | None, evidence: tuple[str, ...], *, node: str
+) -> Finding:
+    """The finding `row` with the options that open `node`; groups are numbers where the nodes show them."""
+    driver = function.driver if function else None
+    gates = [next(iter(host.glob(gate)), gate.replace("*", "128")) for gate in access.gates]
+    numbers = {gate: group_number(host, gate) for gate in gates}
+    groups = [number or f'"$(stat -c %g {gate})"' for gate, number in numbers.items()]
+    number = group_number(host, node)
+    return ROWS[row].finding(
+        function.address if function else None,
+        evidence,
+        node=node,
+        owner=number or "65534 (a user namespace hides its owner)",
+        devices=" ".join(f"--device={name}" for name in access.nodes),
+        nodes=" ".join(f"--device {name}" for name in access.nodes),
+        groups=" ".join(dict.fromkeys(f"--group-add {group}" for group in groups)),
+        options=access.options,
+        effect=access.effect,
+        resource=access.resource.replace("<driver>", driver or access.drivers[-1]),
+        gate=gates[0],
+        gid=number or "GID",
+        group=group_name(host, number),
+        lxc=lxc_lines(host, access.nodes),
+    )
+
+
+CHECKS = (Check(ids=("CTR-11", "CTR-12", "CTR-13", "CTR-14", "CTR-15"), run=node_access),)
+
+
+def _first_refusal(host: Host, function: PciFunction, access: Access) -> tuple[str, Refusal | None]:
+    """The first gate that no node opens; sysfs tells the function's own render node, else any of them will do."""
+    for gate in access.gates:
+        own = [f"/dev/dri/{path.rpartition('/')[2]}" for path in host.glob(f"{ROOT}/{function.address}/drm/renderD*")]
+        nodes = (own if "render" in gate else []) or host.glob(gate) or [gate.replace("*", "128")]
+        states = [(node, refusal(host, node)) for node in nodes]
+        if all(state for _, state in states):
+            return states[0]
+    return "", None
