@@ -1,0 +1,175 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from tests.unit.detect.scenes import HOSTS, STAMP, diagnosis_of, host_of, manager_of
+from vllm_probe.core import codec
+from vllm_probe.core.device import Device, Diagnosis, Finding, Verdict
+from vllm_probe.core.errors import RecordingIncomplete
+from vllm_probe.core.plugin import Check, VendorPlugin
+from vllm_probe.core.rows import Row
+from vllm_probe.core.scene import Scene
+from vllm_probe.core.schema import violations
+from vllm_probe.core.system import Host
+from vllm_probe.detect.doctor import diagnose
+from vllm_probe.detect.verdict import judge
+from vllm_probe.host.record import RecordingHost
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.cpu import PLUGIN
+from vllm_probe.vendors.registry import PortableDeviceManager
+
+CPUINFO = {"/proc/cpuinfo": "processor\t: 0\nflags\t: sse4_2 avx avx2\n"}
+DEVICE = Device(id="gpu0", vendor="acme", kind="gpu", usable=True, verdict=Verdict(code="usable", reason="fine"))
+
+
+def _raising(_host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
+    raise ZeroDivisionError("division by zero")
+    yield
+
+
+def _unrecorded(_host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
+    raise RecordingIncomplete("the recording does not hold `read /proc/x`", hint="record it")
+    yield
+
+
+CHECKS = (Check(ids=("ACME-01", "ACME-02"), run=_raising), Check(ids=("ACME-03",), run=_unrecorded))
+ACME = VendorPlugin(
+    api_version=1,
+    name="acme",
+    device_types=("acme",),
+    probe="vllm_probe.vendors.cpu.probe:probe",
+    checks=f"{__name__}:CHECKS",
+)
+
+
+def _diagnosed(host: ReplayHost, log: str | None = None) -> Diagnosis:
+    return diagnose(host, manager_of(host), STAMP, log)
+
+
+@pytest.mark.parametrize("name", ["cpu-04-fractional-quota-v1", "ctr-14-no-dri"])
+def test_the_document_of_a_recorded_host_stays_as_it_is(name: str, snapshot: SnapshotAssertion) -> None:
+    assert codec.dumps(diagnosis_of(HOSTS[name])) == snapshot
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_document_is_valid(name: str) -> None:
+    assert violations("doctor", codec.to_json(diagnosis_of(HOSTS[name]))) == ()
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_the_doctor_records_is_all_that_it_asks(name: str) -> None:
+    host = ReplayHost(codec.from_json(Scene, HOSTS[name]))
+    log = "\n".join(host.transcripts())
+    recorder = RecordingHost(host)
+    first = diagnose(recorder, PortableDeviceManager(recorder, (PLUGIN,)), STAMP, log)
+    recorded = recorder.scene()
+    assert recorded.complete
+    again = ReplayHost(recorded)
+    second = diagnose(again, manager_of(again), STAMP, log)
+    assert [finding.id for finding in second.findings] == [finding.id for finding in first.findings]
+    assert second.devices == first.devices
+
+
+def test_a_check_that_raises_costs_its_own_rows_only() -> None:
+    host = host_of(files=CPUINFO)
+    manager = PortableDeviceManager(host, (replace(ACME, probe=PLUGIN.probe), PLUGIN))
+    diagnosis = diagnose(host, manager, STAMP, "Illegal instruction (core dumped)")
+    found = {finding.id: finding for finding in diagnosis.findings}
+    assert {"PLG-08", "REC-01", "CPU-01"} <= set(found)
+    assert "ACME-01, ACME-02" in found["PLG-08"].cause
+    assert "ZeroDivisionError: division by zero" in found["PLG-08"].cause
+    assert "test_doctor.py" in found["PLG-08"].evidence[0]
+    assert "`read /proc/x`" in found["REC-01"].cause
+
+
+def test_findings_are_sorted_by_severity_then_id_then_device() -> None:
+    keys = [
+        (("blocks", "degrades", "latent", "info").index(finding.severity), finding.id, finding.device or "")
+        for finding in _diagnosed(
+            host_of(files=CPUINFO, env={"OMP_NUM_THREADS": "8"}),
+            'could not select device driver "" with capabilities: [[gpu]]\nget_mempolicy: Operation not permitted\n'
+            "numa\nunresolvable CDI devices nvidia.com/gpu=0\nIllegal instruction",
+        ).findings
+    ]
+    assert len(keys) >= 4
+    assert keys == sorted(keys)
+
+
+def test_the_fix_that_can_be_typed_here_comes_first() -> None:
+    inside = diagnosis_of(HOSTS["ctr-11-selinux-amd"]).findings[0]
+    assert inside.fix[0].where == "podman"
+    outside = diagnosis_of(HOSTS["ctr-13-kfd-group"]).findings[0]
+    assert outside.fix[0].where == "host"
+    assert {fix.where for fix in outside.fix} == {"host", "docker", "podman", "kubernetes", "lxc"}
+
+
+def test_a_pasted_log_alone_blocks_no_device_of_this_machine() -> None:
+    diagnosis = _diagnosed(host_of(files=CPUINFO), "x\nUnable to open /dev/kfd read-write: Permission denied\n")
+    (finding,) = diagnosis.findings
+    assert (finding.id, finding.severity, finding.blocking, finding.device) == ("CTR-13", "blocks", False, None)
+    assert finding.evidence == ("log: Unable to open /dev/kfd read-write: Permission denied",)
+    assert all(device.usable for device in diagnosis.devices)
+
+
+def test_a_log_adds_its_line_to_the_row_that_a_check_found() -> None:
+    (finding,) = diagnosis_of(HOSTS["ctr-02-snap-docker"]).findings
+    assert finding.id == "CTR-02"
+    assert finding.evidence[-1].startswith("log: could not select device driver")
+
+
+def test_a_log_turns_what_would_bite_later_into_what_blocks_now() -> None:
+    scene = HOSTS["ctr-01-no-toolkit"]
+    quiet = {
+        **scene,
+        "facts": {
+            **scene["facts"],
+            "commands": {k: v for k, v in scene["facts"]["commands"].items() if "run" not in k},
+        },
+    }
+    assert [finding.severity for finding in diagnosis_of(quiet).findings] == ["latent"]
+    assert [finding.severity for finding in diagnosis_of(scene).findings] == ["blocks"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"/dev/kmsg": "!chr 1:11 0640 0:0 EPERM"}, "kernel messages: /dev/kmsg"),
+        ({"/var/run/docker.sock": "!other 0 0660 0:999 EACCES"}, "docker's runtimes"),
+        ({"/.dockerenv": ""}, "container runtimes and CDI specifications"),
+    ],
+)
+def test_what_could_not_be_looked_at_is_said(files: dict[str, str], said: str) -> None:
+    assert any(line.startswith(said) for line in _diagnosed(host_of(files=CPUINFO | files)).not_checked)
+    assert _diagnosed(host_of(files=CPUINFO)).not_checked == ()
+
+
+def test_an_accelerator_that_no_plug_in_examines_and_one_asleep_are_said() -> None:
+    assert diagnosis_of(HOSTS["ctr-healthy-host"]).not_checked == (
+        "0000:01:00.0 (NVIDIA GPU): no plug-in installed here examines it",
+    )
+    assert any("asleep in D3cold" in line for line in diagnosis_of(HOSTS["ctr-healthy-asleep"]).not_checked)
+
+
+def test_a_blocking_finding_makes_its_device_unusable_and_only_that() -> None:
+    row = Row("X-01", "blocks", blocking=True, cause="It is broken.")
+    judged = judge(DEVICE, (row.finding("gpu0", ()), row.finding("gpu1", ())))
+    assert (judged.usable, judged.verdict) == (
+        False,
+        Verdict(code="unusable", reason="It is broken.", findings=("X-01",)),
+    )
+    assert judge(DEVICE, (row.finding("gpu1", ()),)) is DEVICE
+
+
+def test_a_degrading_finding_limits_a_device_a_latent_one_is_only_noted() -> None:
+    slow = Row("X-00", "degrades", blocking=False, cause="degrades.")
+    later = Row("X-01", "latent", blocking=False, cause="latent.")
+    note = Row("X-02", "info", blocking=False, cause="info.")
+    judged = judge(DEVICE, (later.finding("gpu0", ()), slow.finding("gpu0", ())))
+    assert (judged.usable, judged.verdict.code, judged.verdict.reason) == (True, "limited", "degrades.")
+    assert judged.verdict.findings == ("X-00", "X-01")
+    assert judge(DEVICE, (later.finding("gpu0", ()),)).verdict == Verdict(
+        code="usable", reason="fine", findings=("X-01",)
+    )
+    assert judge(DEVICE, (note.finding("gpu0", ()),)) is DEVICE

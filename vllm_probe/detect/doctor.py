@@ -1,0 +1,109 @@
+"""Runs every check, each apart from the others, and judges the devices by what they found."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from errno import EACCES, EPERM
+
+from vllm_probe.core.device import Device, DeviceVerdict, Diagnosis, Finding
+from vllm_probe.core.document import Stamp
+from vllm_probe.core.errors import RecordingIncomplete
+from vllm_probe.core.plugin import Check
+from vllm_probe.core.rows import Row
+from vllm_probe.core.system import Host
+from vllm_probe.detect.checks import container, runtime, toolkit
+from vllm_probe.detect.pci import VENDORS, accelerators
+from vllm_probe.detect.symptoms import explain
+from vllm_probe.detect.verdict import SEVERITIES, judge
+from vllm_probe.vendors.registry import PortableDeviceManager
+from vllm_probe.vendors.software import container_kind
+
+CHECKS: tuple[Check, ...] = (*container.CHECKS, *toolkit.CHECKS, *runtime.CHECKS)
+
+_RAISED = Row(
+    "PLG-08",
+    "degrades",
+    blocking=False,
+    cause="The check of <ids> failed, so these rows were not looked at: it raised <error>.",
+    fix=(
+        ("shell", "vllm-probe doctor --record DIR", "Record this machine and report the error with it.", "writes DIR"),
+    ),
+)
+_UNRECORDED = Row(
+    "REC-01",
+    "info",
+    blocking=False,
+    cause="The recording does not hold what the check of <ids> asks, so these rows were not looked at: <error>.",
+    fix=(("shell", "vllm-probe doctor --record DIR", "Record the machine with this release.", "writes DIR"),),
+)
+
+
+def diagnose(host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str | None = None) -> Diagnosis:
+    """What is wrong with `host`, and the exact commands that fix it; nothing is changed.
+
+    `log` is error text to explain: what a user pasted, and on a recording the transcripts of its commands.
+    """
+    text = log or ""
+    probed = manager.probe_devices()
+    found = [
+        finding for check in (*manager.checks(), *CHECKS) for finding in _findings_of(check, host, probed.devices, text)
+    ]
+    here = container_kind(host) or "host"
+    findings = tuple(
+        sorted(
+            (
+                _nearest_first(finding, here)
+                for finding in explain(host, text, (*manager.findings(), *probed.findings, *found))
+            ),
+            key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
+        )
+    )
+    judged = (judge(device, findings) for device in probed.devices)
+    return Diagnosis(
+        schema_version="1.0",
+        **stamp.header(),
+        devices=tuple(
+            DeviceVerdict(
+                id=device.id,
+                vendor=device.vendor,
+                kind=device.kind,
+                arch=device.arch,
+                usable=device.usable,
+                verdict=device.verdict,
+            )
+            for device in judged
+        ),
+        findings=findings,
+        not_checked=tuple(_not_checked(host, probed.devices)),
+    )
+
+
+def _findings_of(check: Check, host: Host, devices: tuple[Device, ...], log: str) -> Iterable[Finding]:
+    ids = ", ".join(check.ids)
+    try:
+        return tuple(check.run(host, devices, log))
+    except RecordingIncomplete as error:
+        return (_UNRECORDED.finding(None, (), ids=ids, error=error),)
+    except Exception as error:  # noqa: BLE001 - isolation point: one check must not cost the others
+        import traceback
+
+        named = f"{type(error).__name__}: {error}"
+        return (_RAISED.finding(None, (traceback.format_exc(),), ids=ids, error=named),)
+
+
+def _nearest_first(finding: Finding, here: str) -> Finding:
+    return replace(finding, fix=tuple(sorted(finding.fix, key=lambda fix: fix.where not in {here, "shell"})))
+
+
+def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
+    if container_kind(host) in container.CONTAINERS:
+        yield "container runtimes and CDI specifications: they are the host's; run doctor there too"
+    if host.open_errno("/dev/kmsg") in {EACCES, EPERM}:
+        yield "kernel messages: /dev/kmsg may be read by root alone; run doctor with sudo"
+    if host.open_errno("/var/run/docker.sock") == EACCES:
+        yield "docker's runtimes: this user may not ask the docker daemon"
+    listed = {device.id for device in devices}
+    for function in accelerators(host):
+        if function.vendor in VENDORS and function.address not in listed:
+            yield f"{function.address} ({function.label}): no plug-in installed here examines it"
+        if function.asleep:
+            yield f"{function.address} ({function.label}): asleep in D3cold, and opening its nodes would wake it"
