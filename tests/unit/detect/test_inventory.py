@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from tests.unit.detect.scenes import HOSTS, SHARED, STAMP, host_of, inventory_of, manager_of
+from vllm_probe.core import codec
+from vllm_probe.core.device import Device
+from vllm_probe.core.schema import violations
+from vllm_probe.detect.inventory import take_inventory, vllm_choice
+
+CPU = Device(id="cpu0", vendor="cpu", kind="cpu", usable=True)
+GPU = Device(id="0000:03:00.0", vendor="amd", kind="gpu", usable=True, indices={"drm_card": 0, "hip": 1})
+OTHER = Device(id="0000:0c:00.0", vendor="amd", kind="gpu", usable=True, indices={"drm_card": 1, "hip": 0})
+
+
+@pytest.mark.parametrize("name", ["cpu-healthy", "ctr-14-no-dri"])
+def test_the_document_of_a_recorded_host_stays_as_it_is(name: str, snapshot: SnapshotAssertion) -> None:
+    assert codec.dumps(inventory_of(HOSTS[name])) == snapshot
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_document_is_valid_and_explains_every_null(name: str) -> None:
+    document = codec.to_json(inventory_of(HOSTS[name]))
+    assert violations("inventory", document) == ()
+    nulls = [f"/software/{key}" for key, value in document["software"].items() if value is None]
+    nulls += [f"/devices/{i}/descriptor" for i, _ in enumerate(document["devices"])]
+    assert set(nulls) <= set(document["unknown"])
+
+
+def test_a_hidden_gpu_is_named_with_the_mount_to_check() -> None:
+    inventory = inventory_of(HOSTS["ctr-14-no-dri"])
+    (finding,) = inventory.findings
+    assert finding.cause.startswith(
+        "Intel GPU not detected, falling back to CPU. Please check --device=/dev/dri mount. The container was started"
+    )
+    assert (finding.id, finding.device) == ("CTR-14", "0000:03:00.0")
+    assert any("predicted slowdown" in fact for fact in finding.evidence)
+    assert inventory.picked.id == "cpu0"
+
+
+def test_outside_a_container_no_mount_is_suggested() -> None:
+    (finding,) = inventory_of(HOSTS["ctr-13-kfd-group"]).findings
+    assert finding.cause.startswith("AMD GPU not detected, falling back to CPU. The node /dev/kfd belongs to group 109")
+
+
+def test_an_accelerator_without_a_plug_in_is_mentioned() -> None:
+    (finding,) = inventory_of(HOSTS["ctr-healthy-host"]).findings
+    assert (finding.id, finding.severity, finding.device) == ("PLG-09", "degrades", "0000:01:00.0")
+    assert "NVIDIA GPU not detected, falling back to CPU: no installed plug-in covers its vendor." in finding.cause
+
+
+def test_a_display_adapter_is_mentioned_as_no_accelerator() -> None:
+    root = "/sys/bus/pci/devices/0000:c3:00.0"
+    files = {f"{root}/vendor": "0x1a03\n", f"{root}/device": "0x2000\n", f"{root}/class": "0x030000\n"}
+    host = host_of(files=files | {"/proc/cpuinfo": "processor\t: 0\nflags\t: avx2\n"})
+    (finding,) = take_inventory(host, manager_of(host), STAMP, lambda _: None).findings
+    assert (finding.severity, finding.device) == ("info", "0000:c3:00.0")
+    assert "1a03:2000" in finding.evidence[0]
+
+
+def test_a_machine_without_accelerators_has_no_findings() -> None:
+    inventory = inventory_of(HOSTS["cpu-healthy"])
+    assert inventory.findings == ()
+    assert inventory.picked.id == "cpu0"
+    assert inventory.software.vllm == "0.17.0+cpu"
+    assert inventory.software.container == "docker"
+
+
+def test_a_machine_that_shows_nothing_picks_nothing() -> None:
+    host = host_of()
+    inventory = take_inventory(host, manager_of(host), STAMP, lambda _: None)
+    assert inventory.devices == ()
+    assert inventory.picked.id is None
+
+
+def test_the_descriptor_that_serves_a_device_is_named() -> None:
+    host = host_of(files={"/proc/cpuinfo": "processor\t: 0\nflags\t: avx2\n"})
+    inventory = take_inventory(host, manager_of(host), STAMP, lambda device: f"{device.id}.json")
+    assert inventory.devices[0].descriptor == "cpu0.json"
+    assert "/devices/0/descriptor" not in inventory.unknown
+
+
+def test_vllm_takes_the_cpu_with_a_cpu_build_alone() -> None:
+    assert vllm_choice((CPU,), "0.17.0+cpu").id == "cpu0"
+    without = vllm_choice((CPU,), "0.17.0")
+    assert without.id is None
+    assert "Failed to infer device type" in without.reason
+    absent = vllm_choice((CPU,), None)
+    assert absent.id is None
+    assert "its CPU build" in absent.reason
+
+
+def test_vllm_takes_the_first_usable_device_in_the_order_of_its_driver() -> None:
+    assert vllm_choice((CPU, GPU, OTHER), "0.17.0").id == OTHER.id
+    assert vllm_choice((CPU, GPU, replace(OTHER, visible=False)), "0.17.0").id == GPU.id
+    assert "the build for amd" in vllm_choice((CPU, GPU), None).reason
+
+
+@pytest.mark.skipif(not SHARED, reason="the shared scenes are not beside this checkout")
+@pytest.mark.parametrize("scene", SHARED, ids=[scene["id"] for scene in SHARED])
+def test_no_accelerator_on_the_bus_is_lost_without_a_word(scene: dict[str, object]) -> None:
+    inventory = inventory_of(scene)
+    said = {finding.device for finding in inventory.findings} | {device.id for device in inventory.devices}
+    files = scene["facts"]["files"]  # type: ignore[index]
+    on_bus = {
+        path.split("/")[5] for path, text in files.items() if path.endswith("/class") and text[:4] in ("0x03", "0x12")
+    }
+    assert on_bus <= said

@@ -1,0 +1,133 @@
+"""What is on a machine, which device to take, and what was lost on the way."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from vllm_probe.core.device import Choice, Device, Finding, Inventory, Software
+from vllm_probe.core.document import Stamp
+from vllm_probe.core.rows import Row
+from vllm_probe.core.system import Host
+from vllm_probe.detect.checks.container import CONTAINERS, node_access
+from vllm_probe.detect.checks.toolkit import nvidia_nodes
+from vllm_probe.detect.pci import VENDORS, accelerators
+from vllm_probe.detect.select import default_device
+from vllm_probe.detect.verdict import judge
+from vllm_probe.vendors.registry import PortableDeviceManager
+from vllm_probe.vendors.software import container_kind, read_software
+
+_HINTS = {
+    0x10DE: "the --gpus all option",
+    0x1002: "--device=/dev/kfd and --device=/dev/dri mounts",
+    0x8086: "--device=/dev/dri mount",
+}
+_RUNTIME_INDICES = ("cuda", "hip", "xpu", "npu")
+_UNHANDLED = Row(
+    "PLG-09",
+    "degrades",
+    blocking=False,
+    cause="<label> not detected, falling back to <fallback>: <reason>.",
+    fix=(("shell", "vllm-probe adapter list", "See which vendors the installed plug-ins cover.", "none"),),
+)
+_UNKNOWN = Row("PLG-09", "info", blocking=False, cause="The <label> at <address> is no accelerator that is known here.")
+
+
+def take_inventory(
+    host: Host, manager: PortableDeviceManager, stamp: Stamp, descriptor_of: Callable[[Device], str | None]
+) -> Inventory:
+    """Every device of `host`, judged, with the software that would run on it; no device is woken or initialised.
+
+    `descriptor_of` names the capability document that serves a device, or gives null.
+    """
+    probed = manager.probe_devices()
+    software = read_software(host)
+    refused = [*node_access(host, probed.devices, ""), *nvidia_nodes(host, probed.devices, "")]
+    devices = tuple(
+        replace(judge(device, (*probed.findings, *refused)), descriptor=descriptor_of(device))
+        for device in probed.devices
+    )
+    picked = default_device(devices)
+    platform = host.platform()
+    return Inventory(
+        schema_version="1.0",
+        **stamp.header(),
+        platform=f"{platform.system} {platform.machine}",
+        software=software,
+        devices=devices,
+        picked=_choice(picked),
+        vllm_pick=vllm_choice(devices, software.vllm),
+        findings=(*manager.findings(), *probed.findings, *_lost(host, manager, devices, refused, picked)),
+        unknown={f"/devices{pointer}": reason for pointer, reason in probed.unknown.items()}
+        | dict(_why_null(devices, software)),
+    )
+
+
+def vllm_choice(devices: tuple[Device, ...], vllm: str | None) -> Choice:
+    """What an installed vLLM would take: a CPU build the CPU, any other the first device of its runtime's order."""
+    cpu = next((device for device in devices if device.kind == "cpu"), None)
+    others = [device for device in devices if device.kind in {"gpu", "npu"} and device.usable and device.visible]
+    if vllm is None:
+        build = f"the build for {others[0].vendor}" if others else "its CPU build"
+        return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}")
+    if "cpu" in vllm:
+        return Choice(id=cpu.id if cpu else None, reason=f"vLLM {vllm} is a CPU build")
+    if not others:
+        reason = f"vLLM {vllm} is no CPU build and finds no accelerator: it stops with `Failed to infer device type`"
+        return Choice(id=None, reason=f"{reason}; its CPU build would take the CPU")
+    first = min(others, key=lambda device: (_runtime_index(device), device.id))
+    return Choice(id=first.id, reason=f"vLLM {vllm} takes the first device in the order of its driver")
+
+
+def _choice(picked: Device | None) -> Choice:
+    if picked is None:
+        return Choice(id=None, reason="no device is usable")
+    reason = (
+        "no usable GPU or NPU, so the CPU" if picked.kind == "cpu" else f"the usable {picked.kind} with most memory"
+    )
+    return Choice(id=picked.id, reason=reason)
+
+
+def _lost(
+    host: Host,
+    manager: PortableDeviceManager,
+    devices: tuple[Device, ...],
+    refused: list[Finding],
+    picked: Device | None,
+) -> Iterator[Finding]:
+    """One finding for each PCI accelerator that is no usable device, naming what takes its place."""
+    inside = container_kind(host) in CONTAINERS
+    fallback = "nothing" if picked is None else "CPU" if picked.kind == "cpu" else picked.id
+    reasons = {finding.device: finding for finding in refused}
+    listed = {device.id for device in devices}
+    covered = {vendor: plugin.name for plugin in manager.plugins for vendor in plugin.pci_vendors}
+    for function in accelerators(host):
+        finding = reasons.get(function.address)
+        facts = (function.evidence, "predicted slowdown: unknown, the device was never measured here")
+        if finding is not None:
+            hint = f" Please check {_HINTS[function.vendor]}." if inside else ""
+            lost = f"{function.label} not detected, falling back to {fallback}.{hint} {finding.cause}"
+            yield replace(finding, cause=lost, evidence=(*finding.evidence, facts[1]))
+        elif function.address not in listed and function.vendor in VENDORS:
+            plugin = covered.get(function.vendor)
+            reason = f"the plug-in {plugin} does not list it" if plugin else "no installed plug-in covers its vendor"
+            yield _UNHANDLED.finding(function.address, facts, label=function.label, fallback=fallback, reason=reason)
+        elif function.address not in listed:
+            yield _UNKNOWN.finding(function.address, facts[:1], label=function.label, address=function.address)
+
+
+def _runtime_index(device: Device) -> int:
+    return min((device.indices[name] for name in _RUNTIME_INDICES if name in device.indices), default=1 << 16)
+
+
+def _why_null(devices: tuple[Device, ...], software: Software) -> Iterator[tuple[str, str]]:
+    for index, device in enumerate(devices):
+        if device.descriptor is None:
+            yield f"/devices/{index}/descriptor", "no capability document serves it; `vllm-probe bench` writes one"
+    for name, reason in (
+        ("python", "the recording does not tell"),
+        ("torch", "not installed"),
+        ("vllm", "not installed"),
+        ("kernel", "the system does not tell"),
+        ("container", "not in a container"),
+    ):
+        if getattr(software, name) is None:
+            yield f"/software/{name}", reason

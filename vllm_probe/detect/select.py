@@ -1,0 +1,61 @@
+"""Which device is meant: the default, or what `--device` says."""
+
+import re
+from collections.abc import Sequence
+
+from vllm_probe.core.device import Device
+from vllm_probe.core.errors import BadUsage, DeviceNotFound, DeviceUnavailable
+from vllm_probe.vendors.registry import PortableDeviceManager
+
+_PICKED_KINDS = ("gpu", "npu", "cpu")
+
+
+def default_device(devices: Sequence[Device]) -> Device | None:
+    """A usable gpu before npu before cpu, then the one with more usable memory, then by id; never an igpu."""
+    usable = (device for device in devices if device.usable and device.visible and device.kind in _PICKED_KINDS)
+    return min(usable, key=_rank, default=None)
+
+
+def select_device(devices: Sequence[Device], wanted: str | None, manager: PortableDeviceManager) -> Device:
+    """The device that `wanted` means: an id, a vendor or device type, `vendor:N`, or the start of one id.
+
+    Raises:
+        DeviceNotFound: nothing here is called that.
+        DeviceUnavailable: devices of that vendor exist and none is usable.
+        BadUsage: the start of more than one id.
+    """
+    named = [device for device in devices if wanted in {None, device.id}]
+    if wanted is None:
+        chosen = default_device(named)
+        if chosen is None:
+            raise DeviceUnavailable("no device here is usable", hint="run `vllm-probe doctor`")
+        return chosen
+    word, _, number = wanted.rpartition(":") if re.fullmatch(r"\w+:\d{1,3}", wanted) else (wanted, "", "")
+    plugin = manager.plugin_for(word)
+    family = [device for device in devices if device.vendor == (plugin.name if plugin else word)]
+    if not named and number:
+        named = family[int(number) : int(number) + 1]
+    elif not named and family:
+        return _first_usable(word, family)
+    named = named or [device for device in devices if device.id.startswith(wanted)]
+    if len(named) > 1:
+        raise BadUsage(f"{wanted} begins more than one device id", hint=f"say which: {_listed(named)}")
+    if not named:
+        raise DeviceNotFound(f"there is no device {wanted!r}", hint=f"there is {_listed(devices) or 'none at all'}")
+    return named[0]
+
+
+def _first_usable(word: str, family: Sequence[Device]) -> Device:
+    for device in family:
+        if device.usable:
+            return device
+    reason = f"{family[0].id}: {family[0].verdict.reason}"
+    raise DeviceUnavailable(f"no {word} device is usable; {reason}", hint="run `vllm-probe doctor`")
+
+
+def _rank(device: Device) -> tuple[int, int, str]:
+    return _PICKED_KINDS.index(device.kind), -(device.memory.usable_bytes or 0), device.id
+
+
+def _listed(devices: Sequence[Device]) -> str:
+    return ", ".join(f"{device.id} ({device.vendor})" for device in devices)
