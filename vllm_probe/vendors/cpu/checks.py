@@ -110,9 +110,10 @@ def kv_space(host: Host, devices: tuple[Device, ...], log: str) -> Iterator[Find
     vllm = re.match(r"0\.(\d{1,4})\..*cpu", installed(host, "vllm") or "")
     old = f"vllm {vllm[0]}, env VLLM_CPU_KVCACHE_SPACE is not set" if vllm and int(vllm[1]) < 12 else None
     said = matching_line(log, r"VLLM_CPU_KVCACHE_SPACE.{0,80}using 4 by default")
-    gib = ((cpu.memory.usable_bytes or 0) // 2 // GIB) if cpu else 0
-    if gib > 4 and (said or old) and host.env("VLLM_CPU_KVCACHE_SPACE") is None:
-        yield _ROWS["CPU-07"].finding(cpu.id if cpu else None, (old, said), gib=gib)
+    usable = cpu.memory.usable_bytes if cpu else None
+    gib = None if usable is None else usable // 2 // GIB
+    if (said or old) and (gib is None or gib > 4) and host.env("VLLM_CPU_KVCACHE_SPACE") is None:
+        yield _ROWS["CPU-07"].finding(cpu.id if cpu else None, (old, said), gib="GIB" if gib is None else gib)
 
 
 def numa_distance(host: Host, devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
