@@ -30,7 +30,7 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
         }[kind]
         size = elements * _FP32_BYTES
         doubts = () if plan.cache_known and size >= 4 * plan.cache_bytes else ("arrays may be partly cached",)
-        method = f"{kind} of fp32 arrays of {size >> 20} MiB, {credited} N bytes credited, write-allocate not"
+        method = f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not"
         return Work(calls=(call,), amount=credited * size, method=method, doubts=doubts)
 
     return [

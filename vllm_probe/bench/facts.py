@@ -43,14 +43,14 @@ class Sheet:
     def fact(self, pointer: str, value: JsonValue, why: str = "", *, gap: str = "no source gives it") -> None:
         """Writes a value that was looked up and `why` it holds, or the reason `gap` when there is none."""
         if value in (None, [], {}):
-            self.gap(pointer, "skipped", gap, value)
+            self.put(pointer, value, Measurement(source="queried", status="skipped", reason=gap))
         else:
             source: Source = "derived" if why else "queried"
             self.put(pointer, value, Measurement(source=source, status="measured", reason=why or None))
 
     def gap(self, pointer: str, status: Status, reason: str, empty: JsonValue = None) -> None:
-        """Says why there is no value."""
-        self.put(pointer, empty, Measurement(source="queried", status=status, reason=reason))
+        """Says why there is no measured value."""
+        self.put(pointer, empty, Measurement(source="measured", status=status, reason=reason))
 
 
 def known_facts(adapter: HardwareAdapter[Any]) -> Sheet:

@@ -53,7 +53,9 @@ class Report:
             sheet.put("/primitives", {}, self._pending("gemm").measurement)
         for dtype, choice in results.choices.items():
             value = {key: item for key, item in asdict(choice).items() if item}
-            sheet.put(f"/primitives/linear/{dtype}", value, Measurement(source="measured", status="measured"))
+            method = f"seconds at {self._plan.point_rows} rows, rounds in turn, results checked"
+            measurement = Measurement(source="measured", status="measured", method=method)
+            sheet.put(f"/primitives/linear/{dtype}", value, measurement)
         sections = {"measurements": codec.to_json(sheet.measurements), "unknown": sheet.unknown}
         header = {"schema_version": "2.0", "device_type": self._device.vendor, **self._stamp.header()}
         return codec.from_json(Capability, {**header, **sheet.values, **sections})
@@ -108,6 +110,7 @@ class Report:
             best,
             status="noisy" if noisy else "measured",
             reason="; ".join(reasons) or None,
+            method="each point has its own measurement, under its index",
             confidence=max((m.confidence or "low" for m in found), key=CONFIDENCES.index),
             samples=sum(measurement.samples or 0 for measurement in found),
             spread_pct=max(measurement.spread_pct or 0.0 for measurement in found),

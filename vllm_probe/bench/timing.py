@@ -2,7 +2,8 @@
 
 Method: a test gets at least three rounds that alternate with those of other tests, each made of batches that are
 queued and synchronised once, over operands that take turns so that they are cold. The value is the median of the
-round medians. More rounds follow until the median is known within 0.5 % or the cap of 2 s is reached (noisy).
+round medians. More rounds follow until the standard error of the median is under 0.5 % or 2 s are spent; it is
+noisy when that error stays over 1 % or the rounds differ by more than 5 %.
 A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes.
 """
 
@@ -24,6 +25,7 @@ CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 _WINDOW = 12
 _CAP_S = 2.0
 _SETTLED = 0.005
+_NOISY = 0.01
 _NOISY_PCT = 5.0
 _QUIET_PCT = 2.0
 _BUSY = 0.9
@@ -102,6 +104,7 @@ class Stopwatch:
         self._plan = plan
         self._start = time.monotonic()
         self._waiting = 0
+        self._software = ", ".join(f"{name} {version}" for name, version in sorted(adapter.software().items()))
 
     def run(self, cases: Sequence[Case], begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
         """Tests with their readings in the order in which they finish; `begin` is told of every round.
@@ -191,7 +194,7 @@ class Stopwatch:
             (plausible is not None, plausible or ""),
         )
         doubts = [*work.doubts, *(text for applies, text in found if applies)]
-        status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _SETTLED else "measured"
+        status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
         if verdict == "suspect" or share < _BUSY:
             status = "suspect" if verdict == "suspect" else "throttled"
         measurement = Measurement(
@@ -203,7 +206,7 @@ class Stopwatch:
             unit=entry.case.unit,
             samples=sum(map(len, entry.rounds)),
             spread_pct=spread_pct,
-            method=work.method,
+            method=f"{work.method}; {self._software}",
             implementation=work.implementation,
         )
         return Reading(value, measurement)

@@ -8,7 +8,11 @@ from vllm_probe.bench.run import run_bench
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.progress import silent
+from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.core.schema import violations
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.null.adapter import NullAdapter
+from vllm_probe.vendors.null.probe import probe
 
 ROWS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 
@@ -40,6 +44,19 @@ def test_every_format_gets_its_curve_and_the_memory_its_rates() -> None:
     memory = document.memory
     assert [memory.read_gb_s, memory.copy_gb_s, memory.triad_gb_s] == pytest.approx([40, 40, 40])
     assert document.measurements["/compute_units/bf16/throughput_gflops"].implementation == "packed"
+
+
+def test_the_scripted_device_is_measured_as_its_script_says() -> None:
+    host = ReplayHost(Scene(facts=Facts()))
+    adapter = NullAdapter(host)
+    adapter.set_device(probe(host).devices[0])
+    adapter.open()
+    plan = make_plan(adapter.device, quick=False, only=frozenset())
+    document = run_bench(adapter, plan, STAMP, save=lambda document: None, progress=silent)
+    rates = dict(document.compute_units["bf16"].curve)
+    assert (rates[32], rates[4096]) == pytest.approx((50, 200), rel=0.05)
+    assert document.memory.bandwidth_gb_s == document.memory.triad_gb_s == pytest.approx(100, rel=0.05)
+    assert document.unknown["/compute_units/fp16/throughput_gflops"] == "the script has no linear in fp16"
 
 
 def test_quick_gives_curves_to_the_fastest_format_and_the_fastest_unquantized_one() -> None:
