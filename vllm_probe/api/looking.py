@@ -69,6 +69,14 @@ def inventory(host: "Host | None" = None, *, vendor: str | None = None) -> "Inve
     return take_inventory(host, manager, stamp, descriptor_of)
 
 
+def judged_devices(manager: "PortableDeviceManager") -> "tuple[Device, ...]":
+    """The devices of the manager's host, judged; without the search for their descriptors."""
+    from vllm_probe.detect.inventory import take_inventory
+    from vllm_probe.host.fingerprint import make_stamp
+
+    return take_inventory(manager.host, manager, make_stamp(manager.host), lambda _: None).devices
+
+
 def search(device: "Device", manager: "PortableDeviceManager", fingerprint: str) -> "tuple[SearchResult, ...]":
     """Every capability descriptor on the search path of the manager's host, and which of them describes `device`."""
     from vllm_probe.vendors.descriptors import find_descriptors

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_probe.api.looking import discover, inventory, open_host
+from vllm_probe.api.looking import discover, judged_devices, open_host
 from vllm_probe.core.errors import UnwritableOutput
 from vllm_probe.core.progress import Progress, silent
 
@@ -44,7 +44,8 @@ def bench(
     from vllm_probe.vendors.descriptors import file_name, state_folder
 
     host = host or open_host()
-    manager, stamp, devices = discover(host), make_stamp(host), inventory(host).devices
+    manager, stamp = discover(host), make_stamp(host)
+    devices = judged_devices(manager)
     every = device == "all"
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)

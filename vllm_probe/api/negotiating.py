@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vllm_probe.api.looking import discover, inventory, is_replay, open_host, search
+from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
 from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, NoDescriptor
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _describe(
     from vllm_probe.detect.select import select_device
     from vllm_probe.vendors.descriptors import named_capability
 
-    manager, devices = discover(host), inventory(host).devices
+    manager = discover(host)
+    devices = judged_devices(manager)
     if capability is None:
         on = select_device(devices, device, manager)
         return *_descriptor_of(host, on, manager, stamp), on

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from vllm_probe.api.looking import discover, inventory, open_host
+from vllm_probe.api.looking import discover, judged_devices, open_host
 from vllm_probe.api.negotiating import negotiate, refusal
 from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel
 from vllm_probe.core.progress import Progress, silent
@@ -70,7 +70,7 @@ def load_runtime(
     require_bundled(config)
     spec = resolve_model(config.model, host, for_serving=True)
     manager = discover(host)
-    adapter = manager.adapter_for(select_device(inventory(host).devices, config.device, manager))
+    adapter = manager.adapter_for(select_device(judged_devices(manager), config.device, manager))
     if not isinstance(adapter, TorchAdapter):
         raise DeviceUnavailable(
             f"{config.device} has no torch adapter, so it cannot serve", hint="take another --device"
@@ -122,8 +122,9 @@ def _admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s:
     from vllm_probe.detect.select import default_device, select_device
     from vllm_probe.vendors.health import DriverHealthMonitor
 
-    devices, monitor = inventory(host).devices, DriverHealthMonitor(host)
-    on, need = select_device(devices, config.device, discover(host)), config.budget.requested_bytes
+    manager, monitor = discover(host), DriverHealthMonitor(host)
+    devices = judged_devices(manager)
+    on, need = select_device(devices, config.device, manager), config.budget.requested_bytes
     health = monitor.snapshot(on, need)
     if not health.ready and on_busy == "wait":
         _log.warning("%s is busy (%s): waiting up to %g s", on.id, "; ".join(health.reasons), timeout_s)

@@ -1,5 +1,7 @@
 """The command tree: global options, and commands that are imported when they are called."""
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +14,24 @@ from vllm_probe.cli.terminal import Terminal
 COMMANDS = ("detect", "doctor", "bench", "capability", "negotiate", "serve", "adapter", "schema")
 
 
+def _parameters(inherited: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    """The parameters of a command, which keep null and text as they are.
+
+    typer 0.29 imports pydantic, a third of its start-up time, even to turn null into null.
+    """
+    found = inherited(ctx)
+    for parameter in found:
+        parameter.process_value = partial(_process, parameter)
+    return found
+
+
+def _process(parameter: Any, ctx: Any, value: Any) -> Any:
+    annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if (value is None and not parameter.required) or (annotation is str and isinstance(value, str)):
+        return parameter.callback(ctx, parameter, value) if parameter.callback else value
+    return type(parameter).process_value(parameter, ctx, value)
+
+
 class LazyGroup(TyperGroup):
     """Imports `commands/<name>.py` only for the command that is called, or all of them for `--help`."""
 
@@ -19,12 +39,17 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands: Any = dict.fromkeys(COMMANDS)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The global options."""
+        return _parameters(super().get_params, ctx)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is click's
         """The command `cmd_name`, or null."""
         if cmd_name not in COMMANDS:
             return None
-        command = typer.main.get_command(import_module(f"vllm_probe.cli.commands.{cmd_name}").app)
+        command: Any = typer.main.get_command(import_module(f"vllm_probe.cli.commands.{cmd_name}").app)
         command.name = cmd_name
+        command.get_params = partial(_parameters, command.get_params)
         return command
 
 
@@ -43,7 +68,7 @@ def _print_version(wanted: bool) -> None:
 def options(
     ctx: typer.Context,
     replay: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="PATH", help="Recorded host (folder or scene file) to look at instead of this machine."),
     ] = None,
     log_level: Annotated[
@@ -65,4 +90,4 @@ def options(
         import logging
 
         logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    ctx.obj = Terminal(replay=replay, no_color=no_color)
+    ctx.obj = Terminal(replay=Path(replay) if replay else None, no_color=no_color)

@@ -51,11 +51,15 @@ def negotiate(
         str | None,
         typer.Option(metavar="SIZE", help="Device memory, such as 24GiB.", show_default="the descriptor's or device's"),
     ] = None,
-    engine: Annotated[Literal["bundled", "vllm"], typer.Option(help="Who will run the config.")] = "bundled",
+    engine: Annotated[
+        Literal["bundled", "vllm"] | None, typer.Option(help="Who will run the config.", show_default="bundled")
+    ] = None,
     engine_version: Annotated[
         str | None, typer.Option(metavar="V", help="Version whose laws count.", show_default="the newest known")
     ] = None,
-    objective: Annotated[Literal["throughput", "latency", "memory"], _load("What to optimise.")] = "throughput",
+    objective: Annotated[
+        Literal["throughput", "latency", "memory"] | None, _load("What to optimise.", "throughput")
+    ] = None,
     concurrency: Annotated[int | None, _load("Requests at a time.", "32, for latency 1", 1)] = None,
     input_len: Annotated[int | None, _load("Prompt tokens of a request.", "512", 1)] = None,
     output_len: Annotated[int | None, _load("Generated tokens of a request.", "128, for embeddings 0", 0)] = None,
@@ -94,9 +98,9 @@ def negotiate(
         capability=capability,
         device=device,
         device_memory_bytes=parse_size(device_memory) if device_memory else None,
-        engine=engine,
+        engine=engine or "bundled",
         engine_version=engine_version,
-        objective=objective,
+        objective=objective or "throughput",
         concurrency=concurrency,
         input_len=input_len,
         output_len=output_len,
