@@ -51,9 +51,9 @@ def mode_allows(stat: FileStat, identity: Identity) -> bool:
 
 def parse_identity(status: str) -> Identity:
     """Effective user and all groups in the text of `/proc/self/status`."""
-    fields = dict(re.findall(r"^(Uid|Gid|Groups):[ \t]*([\d \t]*)$", status, re.MULTILINE))
-    uid, gid = fields.get("Uid", "").split()[1:2], fields.get("Gid", "").split()[1:2]
-    return Identity(int(uid[0]) if uid else None, frozenset(map(int, (*gid, *fields.get("Groups", "").split()))))
+    fields = dict(re.findall(r"^(Uid|Gid|Groups):([0-9 \t]*)$", status, re.MULTILINE))
+    uid, gid, groups = (re.findall(r"[0-9]{1,10}", fields.get(name, "")) for name in ("Uid", "Gid", "Groups"))
+    return Identity(int(uid[1]) if len(uid) > 1 else None, frozenset(map(int, (*gid[1:2], *groups))))
 
 
 def group_number(host: Host, node: str) -> str | None:

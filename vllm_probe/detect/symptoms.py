@@ -29,12 +29,12 @@ class Symptom:
 
 SYMPTOMS = (
     Symptom(NO_DEVICE_DRIVER, ("CTR-01", "CTR-02")),
-    Symptom(r"failed to add device rules.*device filters", ("CTR-03",)),
+    Symptom(r"failed to add device rules.{0,200}device filters", ("CTR-03",)),
     Symptom(r"Failed to initialize NVML: Unknown Error", ("CTR-04", "CTR-03")),
     Symptom(r"initialization error: load library failed: libnvidia-ml\.so", ("CTR-05",)),
     Symptom(r"requirement error: unsatisfied condition: cuda ?>=", ("CTR-06",)),
     Symptom(r"unresolvable CDI devices", ("CTR-09",)),
-    Symptom(r"failed to stat CDI host device|error stat'ing file /\S*nvidia", ("CTR-10",)),
+    Symptom(r"failed to stat CDI host device|error stat'ing file /\S{0,200}nvidia", ("CTR-10",)),
     Symptom(r"Failed to initialize NVML: Insufficient Permissions", ("CTR-11",)),
     Symptom(r"/dev/kfd: no such file|kfd driver not loaded", ("CTR-12",)),
     Symptom(r"/dev/kfd read-write: Permission denied", ("CTR-13",)),
@@ -42,7 +42,7 @@ SYMPTOMS = (
         r"Could not initialize Tensile host: No devices found|no ROCm-capable device", ("CTR-12", "CTR-13"), alone=False
     ),
     Symptom(r"No XPU devices are available", ("CTR-14", "CTR-15"), alone=False),
-    Symptom(r"(?i)devices\.allow\S*: operation not permitted", ("CTR-16",)),
+    Symptom(r"(?i)devices\.allow\S{0,20}: operation not permitted", ("CTR-16",)),
     Symptom(r'no runtime for "nvidia" is configured', ("CTR-17",)),
 )
 

@@ -113,6 +113,13 @@ def test_a_pasted_log_alone_blocks_no_device_of_this_machine() -> None:
     assert all(device.usable for device in diagnosis.devices)
 
 
+@pytest.mark.parametrize(
+    "text", ["devices.allow", "error stat'ing file /", "failed to add device rules", "compiled with avx", "path "]
+)
+def test_a_hostile_log_is_read_in_linear_time(text: str) -> None:
+    assert _diagnosed(host_of(files=CPUINFO), text * 100_000).findings == ()
+
+
 def test_a_log_adds_its_line_to_the_row_that_a_check_found() -> None:
     (finding,) = diagnosis_of(HOSTS["ctr-02-snap-docker"]).findings
     assert finding.id == "CTR-02"

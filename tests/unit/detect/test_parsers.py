@@ -56,6 +56,10 @@ def test_any_text_as_a_cdi_specification_gives_absolute_paths_only(text: str) ->
     assert all(path.startswith("/") and "\n" not in path for path in parse_cdi_paths(text))
 
 
+def test_a_specification_of_blank_lines_is_read_in_linear_time() -> None:
+    assert parse_cdi_paths("\n" * 1_000_000 + "- hostPath: /x\n") == ("/x",)
+
+
 def test_docker_info_is_read_from_its_json() -> None:
     answer = {
         "Runtimes": {"runc": {}, "nvidia": {}},
@@ -103,6 +107,10 @@ def test_the_identity_is_the_effective_user_and_all_groups(uid: int, gid: int, g
     listed = " ".join(map(str, sorted(groups)))
     status = f"Name:\tx\nUid:\t5\t{uid}\t5\t5\nGid:\t6\t{gid}\t6\t6\nGroups:\t{listed} \n"
     assert parse_identity(status) == Identity(uid, frozenset(groups | {gid}))
+
+
+def test_an_absurd_number_is_no_reason_to_fail() -> None:
+    assert parse_identity(f"Uid:\t1\t{'9' * 5000}\n").uid is not None
 
 
 @given(st.text(alphabet="UidGroups:\t 0123456789\n") | st.text())

@@ -116,7 +116,7 @@ def parse_cdi_paths(text: str) -> tuple[str, ...]:
     It reads lines, not YAML: the specifications are written by tools, one key a line or in JSON.
     """
     found: list[str] = []
-    for item in re.split(r"(?m)^\s*- |\{", text):
+    for item in re.split(r"(?m)^[ \t]*- |\{", text):
         keys = dict(re.findall(r"\b(hostPath|path)[\"']?\s*:\s*[\"']?(/[^\"'\n,}]*[^\"'\n,} ])", item))
         found += [keys[name] for name in ("hostPath", "path") if name in keys][:1]
     return tuple(dict.fromkeys(found))

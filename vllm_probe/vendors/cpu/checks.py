@@ -22,7 +22,7 @@ def missing_instructions(host: Host, devices: tuple[Device, ...], log: str) -> I
     isa = _isa(cpu)
     if cpu is None or not isa:
         return
-    died = matching_line(log, r"Illegal instruction|SIGILL|was compiled with avx\w* but CPU does not support it")
+    died = matching_line(log, r"Illegal instruction|SIGILL|was compiled with avx\w{0,20} but CPU does not support it")
     vllm, x86 = installed(host, "vllm") or "", "neon" not in isa
     unmet = f"vllm {vllm}: its CPU builds need AVX2" if "cpu" in vllm and x86 and "avx2" not in isa else None
     flags = f"{_source(cpu, 'isa')}: {cpu.name}, at best {cpu.arch}"
@@ -63,7 +63,7 @@ def oversubscribed(host: Host, devices: tuple[Device, ...], _log: str) -> Iterat
     logical = cpu.details["logical_cpus"] or 0
     allowed = len(parse_cpu_list(cpu.details["affinity"] or "")) or logical
     quota, variable = cpu.details["quota_cpus"], host.env("OMP_NUM_THREADS") or ""
-    asked = int(variable) if variable.isdecimal() else None
+    asked = int(variable) if re.fullmatch(r"[0-9]{1,6}", variable) else None
     affinity = f"{_source(cpu, 'affinity')}: {cpu.details['affinity']}"
     setting = f"env OMP_NUM_THREADS={variable}" if variable else "env OMP_NUM_THREADS is not set"
     if quota is not None and max(1, int(quota)) < (asked or allowed):
