@@ -143,6 +143,15 @@ def test_a_format_without_arithmetic_is_refused_or_said() -> None:
     rich.close()
 
 
+def test_attention_avoids_the_fused_kernel_where_bf16_is_multiplied() -> None:
+    plain, rich = opened(isa=["avx2"]), opened(isa=["avx512_bf16"])
+    assert plain.implementations(Primitive.ATTENTION, "bf16") == ("sdpa", "bmm")
+    assert rich.implementations(Primitive.ATTENTION, "bf16") == ("bmm", "sdpa")
+    assert rich.implementations(Primitive.ATTENTION, "fp32") == ("sdpa", "bmm")
+    plain.close()
+    rich.close()
+
+
 def attention_reference(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: list[int], *, causal: bool
 ) -> torch.Tensor:
@@ -169,7 +178,7 @@ def attention_reference(
 def test_attention_stays_within_each_sequence(
     adapter: CpuAdapter, dtype: str, heads: tuple[int, int], *, causal: bool
 ) -> None:
-    for lengths in ([5], [1], [33, 33, 33], [1, 70, 3, 70, 1, 12], [3, 0, 3], [64, 64, 2]):
+    for lengths in ([5], [1], [33, 33, 33], [1, 70, 3, 70, 1, 12], [3, 0, 3], [64, 64, 2], [520]):
         query, key, value = (
             adapter.random((sum(lengths), num, 32), dtype, seed) for seed, num in enumerate((heads[0], *heads[1:] * 2))
         )

@@ -32,17 +32,24 @@ class CpuAdapter(TorchAdapter):
     def supports(self, primitive: Primitive, dtype: str) -> Support:
         """As torch, with what a format costs that these processors do not compute in."""
         support = super().supports(primitive, dtype)
-        needed = _NATIVE.get(dtype, set())
-        if not support.ok or not needed or needed & set(self.device.details.get("isa") or ()):
+        if not support.ok or self._computes(dtype):
             return support
         if dtype == "int8":
             return Support(ok=False, reason="no int8 dot products (VNNI): torch would use a scalar loop")
         return Support(ok=True, reason=f"no {dtype} arithmetic: converted to fp32 and back, slower than fp32")
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        """As torch, and before `aten` `onednn_prepacked`, which does not reorder the weight in every call."""
+        """As torch, and before `aten` `onednn_prepacked`, which does not reorder the weight in every call.
+
+        Attention prefers `bmm` in bf16 where these processors multiply it: torch's fused kernel multiplies in fp32.
+        """
         names = super().implementations(primitive, dtype)
+        if primitive is Primitive.ATTENTION and dtype == "bf16" and self._computes(dtype):
+            return tuple(sorted(names))
         return (_PREPACKED, *names) if "aten" in names and _packs(dtype) else names
+
+    def _computes(self, dtype: str) -> bool:
+        return dtype not in _NATIVE or bool(_NATIVE[dtype] & set(self.device.details.get("isa") or ()))
 
     def software(self) -> dict[str, str]:
         """The versions of torch and of the oneDNN in it."""
