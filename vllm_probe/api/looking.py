@@ -1,15 +1,27 @@
 """What is here and what is wrong: hosts, plug-ins, inventory, descriptors, diagnosis."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_probe.core.errors import UnknownName, UnwritableOutput
+from vllm_probe.core.errors import SchemaViolation, UnknownName, UnwritableOutput
 
 if TYPE_CHECKING:
     from vllm_probe.core.device import Device, Diagnosis, Inventory
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.descriptors import SearchResult
     from vllm_probe.vendors.registry import PortableDeviceManager
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Puts `path` before the pointer of a schema violation in it."""
+    try:
+        yield
+    except SchemaViolation as error:
+        error.args = (f"{path}: {error}",)
+        raise
 
 
 def open_host(replay: Path | None = None) -> "Host":
@@ -21,7 +33,8 @@ def open_host(replay: Path | None = None) -> "Host":
     if replay:
         from vllm_probe.host.replay import load_host
 
-        return load_host(replay)
+        with naming(replay):
+            return load_host(replay)
     from vllm_probe.host.local import LocalHost
 
     return LocalHost()

@@ -62,7 +62,9 @@ def negotiate(
     if family:
         verdicts = sorted((config.budget.verdict, spec.name) for spec, config in zip(specs, configs, strict=True))
         listed = ", ".join(f"{each} ({verdict})" for verdict, each in verdicts)
-        raise AmbiguousModel(str(family), candidates=family.candidates, hint=f"name one; on {name}: {listed}")
+        raise AmbiguousModel(
+            str(family), candidates=family.candidates, hint=f"name one; on {request.device_id or name}: {listed}"
+        )
     return replace(configs[0], model=_lasting(model)) if request.engine == "bundled" else configs[0]
 
 
@@ -109,14 +111,19 @@ def _descriptor_of(
     host: "Host", on: "Device", manager: "PortableDeviceManager", stamp: "Stamp"
 ) -> "tuple[str, Capability]":
     """The descriptor that describes `on`, after a quick bench where there is none."""
-    for candidate in search(on, manager, stamp.host_fingerprint):
-        if candidate.used and candidate.capability:
-            return str(candidate.path), candidate.capability
-        if candidate.path.is_file() and not candidate.place.shipped:
-            _log.warning("%s is not used: %s", candidate.path, candidate.reason)
+    for found in search(on, manager, stamp.host_fingerprint):
+        if found.used and found.capability:
+            return str(found.path), found.capability
+        if found.path.is_file() and not found.place.shipped and _seems_meant(found.capability, on, manager):
+            _log.warning("%s is not used: %s", found.path, found.reason)
     if is_replay(host):
         raise NoDescriptor(f"nothing describes {on.id} of the recording", hint="name a descriptor with --capability")
     return _quick_bench(host, on)
+
+
+def _seems_meant(capability: "Capability | None", on: "Device", manager: "PortableDeviceManager") -> bool:
+    """Whether a file that was passed over would surprise its owner: unreadable, or for a device of this type."""
+    return capability is None or manager.plugin_for(capability.device_type) == manager.plugin_for(on.vendor)
 
 
 def _quick_bench(host: "Host", on: "Device") -> "tuple[str, Capability]":

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from vllm_probe.api.looking import discover, judged_devices, open_host
+from vllm_probe.api.looking import discover, judged_devices, naming, open_host
 from vllm_probe.api.negotiating import negotiate, refusal
-from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel
+from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel, UnsupportedVersion
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -32,15 +32,20 @@ def serving_config(source: str | None, host: "Host", **wanted: Any) -> "RuntimeC
         WeightsUnavailable: only the shape of the model is known here.
         DoesNotFit: it would not boot.
     """
+    from vllm_probe.detect.select import select_device
     from vllm_probe.models.resolve import resolve_model
 
     wanted = {key: value for key, value in wanted.items() if value is not None}
+    if "device" in wanted:
+        manager = discover(host)
+        wanted["device"] = select_device(judged_devices(manager), wanted["device"], manager).id
     path = Path(source or "runtime.json")
     if source and not (path.suffix == ".json" and path.is_file()):
         resolve_model(source, host, for_serving=True)
         config = negotiate(source, host, **wanted)
     elif path.is_file():
         config = _read_config(path, host, wanted)
+        require_bundled(config)
         resolve_model(config.model, host, for_serving=True)
     else:
         hint = "run `vllm-probe negotiate --model MODEL` first, or `vllm-probe serve MODEL`"
@@ -148,7 +153,11 @@ def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeCo
     from vllm_probe.core.files import read_json
     from vllm_probe.host.fingerprint import host_fingerprint
 
-    config = from_json(RuntimeConfig, read_json(path))
+    with naming(path):
+        config = from_json(RuntimeConfig, read_json(path))
+    if not config.schema_version.startswith("1."):
+        message = f"{path} is a runtime config of version {config.schema_version}"
+        raise UnsupportedVersion(message, hint="this release reads version 1: update vllm-probe")
     changed = [f"{key} {value} is asked for" for key, value in wanted.items() if getattr(config, key) != value]
     if config.host_fingerprint != host_fingerprint(host):
         changed.append("it was made on another machine")

@@ -69,7 +69,11 @@ def options(
     ctx: typer.Context,
     replay: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Recorded host (folder or scene file) to look at instead of this machine."),
+        typer.Option(
+            metavar="PATH",
+            help="Recorded host (folder or scene file) to look at instead of this machine.",
+            show_default="this machine",
+        ),
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,

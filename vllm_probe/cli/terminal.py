@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vllm_probe.core.errors import ReplayRefused
+from vllm_probe.core.errors import BadUsage, ReplayRefused
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +38,12 @@ class Terminal:
         """
         from vllm_probe import api
 
-        return api.open_host(self.replay)
+        host = api.open_host(self.replay)
+        for path in filter(None, (host.env("VLLM_PROBE_CAPABILITY_PATH") or "").split(os.pathsep)):
+            if not Path(path).exists():
+                message = f"VLLM_PROBE_CAPABILITY_PATH names {path}, which does not exist"
+                raise BadUsage(message, hint=f"give files or folders, with {os.pathsep} between them")
+        return host
 
     def refuse_replay(self, command: str) -> None:
         """Raises `ReplayRefused` when `--replay` was given to a command that needs the real machine."""

@@ -18,7 +18,11 @@ def bench(
     emit: Annotated[
         Path | None,
         typer.Option(
-            "--emit", "--output", metavar="FILE", help="Write the capability document there; with all, to that folder."
+            "--emit",
+            "--output",
+            metavar="FILE",
+            help="Write the capability document there; with all, to that folder.",
+            show_default="kept for this machine only",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="At most 8 s instead of 30: fewer rounds and curves.")] = False,

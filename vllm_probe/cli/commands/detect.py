@@ -12,8 +12,12 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 def detect(
     ctx: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the inventory document instead of a table.")] = False,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the inventory document there.")] = None,
-    vendor: Annotated[str | None, typer.Option(metavar="V", help="Look for this vendor's devices only.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the inventory document there.", show_default="not saved")
+    ] = None,
+    vendor: Annotated[
+        str | None, typer.Option(metavar="V", help="Look for this vendor's devices only.", show_default="all")
+    ] = None,
 ) -> None:
     """Lists every accelerator and says whether it can be used here, and which one would be taken."""
     from vllm_probe import api

@@ -14,11 +14,20 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings document instead of text.")] = False,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also record what was read here, scrubbed, as DIR/scene.json for --replay."),
+        typer.Option(
+            metavar="DIR",
+            help="Also record what was read here, scrubbed, as DIR/scene.json for --replay.",
+            show_default="not recorded",
+        ),
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", allow_dash=True, help="Explain the error text or log in FILE too; - is stdin."),
+        typer.Option(
+            metavar="FILE",
+            allow_dash=True,
+            help="Explain the error text or log in FILE too; - is stdin.",
+            show_default="none",
+        ),
     ] = None,
 ) -> int:
     """Says what is wrong with the accelerators here, why, and how to fix it. Nothing is changed.

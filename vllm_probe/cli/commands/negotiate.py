@@ -20,15 +20,18 @@ PINS = (
     "pipeline_parallel_size",
     "enforce_eager",
 )
-_PINNED = "Pinned values, named as in vLLM: kept as given, the rest is negotiated around them"
+PINNED = "Pins, named as in vLLM: kept as given, all else is negotiated"
 
 
 def _load(text: str, default: str | bool = True, least: int | None = None) -> Any:
-    return typer.Option(help=text, show_default=default, min=least, rich_help_panel="What it will serve")
+    metavar = None if least is None else "N"
+    return typer.Option(
+        help=text, show_default=default, min=least, metavar=metavar, rich_help_panel="What it will serve"
+    )
 
 
-def _pin(text: str, metavar: str | None = None) -> Any:
-    return typer.Option(help=text, metavar=metavar, rich_help_panel=_PINNED)
+def _pin(text: str, metavar: str = "N") -> Any:
+    return typer.Option(help=text, metavar=metavar, show_default=False, rich_help_panel=PINNED)
 
 
 @app.command()
@@ -70,10 +73,12 @@ def negotiate(
     block_size: Annotated[int | None, _pin("Tokens in a KV block.")] = None,
     max_num_seqs: Annotated[int | None, _pin("Sequences in a step.")] = None,
     max_num_batched_tokens: Annotated[int | None, _pin("Tokens in a step.")] = None,
-    gpu_memory_utilization: Annotated[float | None, _pin("Share of the device memory, at most 1.")] = None,
+    gpu_memory_utilization: Annotated[float | None, _pin("Share of the device memory, at most 1.", "SHARE")] = None,
     tensor_parallel_size: Annotated[int | None, _pin("Devices that share each layer.")] = None,
     pipeline_parallel_size: Annotated[int | None, _pin("Devices that share the layers.")] = None,
-    enforce_eager: Annotated[bool | None, _pin("Run without compiling.")] = None,
+    enforce_eager: Annotated[
+        bool, typer.Option("--enforce-eager", help="Run without compiling.", rich_help_panel=PINNED)
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Save the config there.", show_default="runtime.json; none with --json"),
@@ -104,7 +109,7 @@ def negotiate(
         concurrency=concurrency,
         input_len=input_len,
         output_len=output_len,
-        pins={name: value for name in PINS if (value := ctx.params[name]) is not None},
+        pins={name: value for name in PINS if (value := ctx.params[name]) not in (None, False)},
     )
     refused = api.refusal(config)
     renderer = "explanation" if explain else "config"

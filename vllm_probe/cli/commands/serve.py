@@ -14,12 +14,12 @@ def serve(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONFIG or MODEL]",
+            metavar="CONFIG or MODEL",
             help="Runtime config, or model to negotiate one for.",
             show_default="runtime.json",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.", show_default="none")] = None,
     device: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Device id, vendor or device type.", show_default="the config's"),
@@ -32,8 +32,10 @@ def serve(
         typer.Option(help="When the device is busy: wait for it, take the next usable one, or fail."),
     ] = "wait",
     busy_timeout: Annotated[float, typer.Option(min=0, metavar="S", help="Longest wait in seconds.")] = 60.0,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     api_key: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="Key that clients must send.", show_default="none", envvar="VLLM_API_KEY"),

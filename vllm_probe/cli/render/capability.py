@@ -13,9 +13,9 @@ _ACCESSES = ("read_gb_s", "copy_gb_s", "triad_gb_s")
 def render(capability: Capability) -> Group:
     """Compute rates, the rate by rows, bandwidth and identity."""
     device = capability.device
-    title = " ".join(filter(None, (device.id, device.name))) or capability.device_type
+    title = " ".join(filter(None, (device.id, device.name))) or "any device"
     parts: list[RenderableType] = [
-        Text.assemble((title, "bold"), f"  {capability.device_type}, {_made(capability)}"),
+        Text.assemble((title, "bold"), f", {capability.device_type}, {_made(capability)}"),
         heading("matrix product"),
         _compute(capability),
     ]
@@ -44,7 +44,9 @@ def _bandwidth(capability: Capability) -> RenderableType:
     if any(values[key] for key in _ACCESSES):
         del values["bandwidth_gb_s"]  # it repeats one of them
     for key, value in values.items():
-        rows.add_row(key.removesuffix("_gb_s"), _figure(value), *_about(capability.measurements.get(f"/memory/{key}")))
+        about = capability.measurements.get(f"/memory/{key}")
+        if about or value is not None:
+            rows.add_row(key.removesuffix("_gb_s"), _figure(value), *_about(about))
     return rows
 
 

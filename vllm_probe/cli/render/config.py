@@ -50,9 +50,9 @@ def decisions(config: RuntimeConfig) -> RenderableType:
 
 
 def _value(value: JsonValue) -> str:
+    if value in (None, {}):
+        return "-"
     match value:
-        case None:
-            return "-"
         case bool():
             return "yes" if value else "no"
         case {"enabled": enabled, "mode": mode}:

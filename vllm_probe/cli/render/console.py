@@ -28,7 +28,7 @@ def as_text(*parts: RenderableType, no_color: bool) -> str:
     console = Console(no_color=no_color or None, highlight=False)
     with console.capture() as capture:
         for part in parts:
-            console.print(part)
+            console.print(part, crop=False)  # a command that must be typed is never cut
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
@@ -40,10 +40,10 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     return made
 
 
-def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+def pairs(rows: Iterable[tuple[str, RenderableType]], style: str = "bold") -> Table:
     """Names on the left and what they are on the right, without lines."""
     made = Table.grid(padding=(0, 2))
-    made.add_column(style="bold", no_wrap=True)
+    made.add_column(style=style, no_wrap=True)
     made.add_column(overflow="fold")
     for name, value in rows:
         made.add_row(name, value)

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from vllm_probe.cli.render import findings
@@ -15,7 +16,8 @@ def render(found: Diagnosis) -> Group:
     parts: list[RenderableType] = [_summary(found), findings.render(found.findings), heading("devices")]
     parts.append(pairs((device.id, verdict(device.verdict)) for device in found.devices))
     if found.not_checked:
-        parts += [heading("not checked"), *(Text(f"  {reason}", style="dim") for reason in found.not_checked)]
+        notes = (Padding(Text(reason, style="dim"), (0, 0, 0, 2)) for reason in found.not_checked)
+        parts += [heading("not checked"), *notes]
     return Group(*parts)
 
 

@@ -14,6 +14,10 @@ def render(found: Inventory) -> Group:
     devices = table("device", "name", "arch", "memory", "verdict")
     for device in found.devices:
         devices.add_row(device.id, _name(device), device.arch or "?", _memory(device.memory), verdict(device.verdict))
+    served = [
+        (f"{device.id} is served by", f"adapter {device.adapter or 'none'}, descriptor {device.descriptor or 'none'}")
+        for device in found.devices
+    ]
     parts: list[RenderableType] = [
         devices,
         Text(),
@@ -21,6 +25,7 @@ def render(found: Inventory) -> Group:
             [
                 ("vllm-probe takes", f"{found.picked.id or 'none'}: {found.picked.reason}"),
                 ("vLLM would take", f"{found.vllm_pick.id or 'none'}: {found.vllm_pick.reason}"),
+                *served,
                 ("software", _software(found)),
             ]
         ),
@@ -28,25 +33,30 @@ def render(found: Inventory) -> Group:
     if found.findings:
         parts += [findings.render(found.findings)]
     if found.unknown:
-        parts += [
-            heading("not known"),
-            pairs((pointer, Text(why, style="dim")) for pointer, why in found.unknown.items()),
-        ]
+        parts += [heading("not known"), pairs(_unknown(found), "dim")]
     return Group(*parts)
 
 
 def _name(device: Device) -> str:
-    facts = device.details
-    parts = [device.name or "?"]
-    if cores := facts.get("physical_cores"):
-        parts.append(f"{cores} cores, {facts.get('threads') or '?'} threads to use")
-    served = f"adapter {device.adapter or 'none'}, descriptor {device.descriptor or 'none'}"
-    return "\n".join([*parts, served])
+    cores, threads = device.details.get("physical_cores"), device.details.get("threads")
+    return f"{device.name or '?'}\n{cores} cores, {threads or '?'} threads" if cores else device.name or "?"
 
 
 def _memory(memory: DeviceMemory) -> str:
     total = f"of {format_bytes(memory.reported_bytes)} {memory.kind or ''}".rstrip()
     return f"{format_bytes(memory.usable_bytes)} usable\n{total}"
+
+
+def _unknown(found: Inventory) -> list[tuple[str, RenderableType]]:
+    """What is null, together where the reason is the same."""
+    names: dict[str, list[str]] = {}
+    for pointer, why in found.unknown.items():
+        match pointer.split("/")[1:]:
+            case ["devices", index, *_, name]:
+                names.setdefault(why, []).append(f"{found.devices[int(index)].id} {name}")
+            case path:
+                names.setdefault(why, []).append(path[-1])
+    return [("\n".join(each), Text(why, style="dim")) for why, each in names.items()]
 
 
 def _software(found: Inventory) -> str:

@@ -1,0 +1,193 @@
+"""What the commands do to files, and to each other."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import HOSTS, Cli
+from vllm_probe import api
+from vllm_probe.core.errors import Interrupted
+from vllm_probe.core.files import read_json
+from vllm_probe.core.schema import schema_text, violations
+
+ON_ASCEND = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")
+TOO_LARGE = ("negotiate", "--model", "GLM-5.3", "--capability", "ascend.json", "--device-memory", "24GiB")
+
+
+def test_a_schema_is_printed_as_it_is_shipped(cli: Cli) -> None:
+    assert cli("schema", "runtime").out == schema_text("runtime")
+
+
+def test_detect_looks_for_one_vendor_only(cli: Cli) -> None:
+    devices = cli("detect", "--vendor", "null", "--json", plugins="cpu,null").json()["devices"]
+    assert [device["id"] for device in devices] == ["null0"]
+
+
+def test_doctor_exits_with_1_exactly_when_a_finding_blocks(cli: Cli) -> None:
+    for scene in ("cpu-healthy", "ctr-12-no-kfd", "cpu-06-numa-warning"):
+        ended = cli("--replay", HOSTS / scene, "doctor", "--json")
+        assert ended.code == int(any(finding["blocking"] for finding in ended.json()["findings"]))
+
+
+def test_doctor_explains_a_log(cli: Cli) -> None:
+    Path("log.txt").write_text(
+        "ImportError: libGL.so.1: cannot open shared object file\nIllegal instruction (core dumped)\n"
+    )
+    plain, explained = (cli("doctor", "--json", *more).json()["findings"] for more in ((), ("--log", "log.txt")))
+    assert len(explained) > len(plain)
+
+
+def test_doctor_records_a_machine_that_replays_and_never_overwrites_one(cli: Cli) -> None:
+    assert cli("doctor", "--record", "recorded").code == 0
+    first = Path("recorded/scene.json").read_text()
+    assert violations("scene", json.loads(first)) == ()
+    assert json.loads(first)["complete"]
+    replayed = cli("--replay", "recorded", "doctor", "--json")
+    assert replayed.code == 0
+    assert [finding["id"] for finding in replayed.json()["findings"] if finding["id"].startswith(("PLG", "REC"))] == []
+    assert cli("doctor", "--record", "recorded").error == "unwritable-output"
+    assert Path("recorded/scene.json").read_text() == first
+
+
+def test_negotiate_writes_runtime_json_and_json_alone_writes_nothing(cli: Cli) -> None:
+    assert cli(*ON_ASCEND, "--json").code == 0
+    assert not Path("runtime.json").exists()
+    ended = cli(*ON_ASCEND)
+    assert ended.code == 0
+    assert "saved runtime.json" in ended.err
+    assert violations("runtime", read_json(Path("runtime.json"))) == ()
+
+
+def test_a_model_that_does_not_fit_prints_everything_and_leaves_files_alone(cli: Cli) -> None:
+    Path("runtime.json").write_text("mine")
+    ended = cli(*TOO_LARGE, "--json", "--output", "runtime.json")
+    assert (ended.code, ended.error) == (1, "does-not-fit")
+    assert ended.json()["budget"]["verdict"] == "oom"
+    assert ended.json()["alternatives"]
+    assert f"({ended.json()['budget']['requested_bytes']} bytes)" in ended.err
+    assert cli(*TOO_LARGE).code == 1
+    assert Path("runtime.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "key"),
+    [
+        ("--dtype", "bfloat16", "dtype"),
+        ("--quantization", "none", "quantization"),
+        ("--kv-cache-dtype", "bfloat16", "kv_cache_dtype"),
+        ("--max-model-len", 1024, "max_model_len"),
+        ("--block-size", 64, "block_size"),
+        ("--max-num-seqs", 3, "max_num_seqs"),
+        ("--max-num-batched-tokens", 2048, "max_num_batched_tokens"),
+        ("--gpu-memory-utilization", 0.5, "gpu_memory_utilization"),
+        ("--tensor-parallel-size", 2, "tensor_parallel_size"),
+        ("--pipeline-parallel-size", 2, "pipeline_parallel_size"),
+    ],
+)
+def test_every_parameter_can_be_pinned(cli: Cli, option: str, value: Any, key: str) -> None:
+    config = cli(*ON_ASCEND, "--device-memory", "32GiB", option, value, "--json").json()
+    assert config[key] == value
+    assert [decision["key"] for decision in config["decisions"] if decision["pinned"]] == [key]
+
+
+def test_enforce_eager_turns_compiling_off(cli: Cli) -> None:
+    assert cli(*ON_ASCEND, "--json").json()["compile"]["enabled"]
+    assert not cli(*ON_ASCEND, "--enforce-eager", "--json").json()["compile"]["enabled"]
+
+
+def test_swapping_the_descriptor_changes_the_config(cli: Cli) -> None:
+    found = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "null.json", "--json").json()
+    other = cli(*ON_ASCEND, "--json").json()
+    assert (found["dtype"], other["dtype"]) == ("bfloat16", "float16")
+    assert (found["alignment_bytes"], other["alignment_bytes"]) == (64, 256)
+
+
+def test_bench_writes_keeps_and_finds_its_result(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("bench", "--device", "null", "--emit", "measured.json", "--json", plugins="cpu,null")
+    assert ended.code == 0
+    assert Path("measured.json").read_text() == ended.out
+    assert violations("capability", ended.json()) == ()
+    assert list(Path.cwd().glob("*.partial")) == []
+    (kept,) = (tmp_path / "home/.local/state/vllm-probe").glob("*/null0.capability.json")
+    assert kept.read_text() == ended.out
+    assert "used: describes the device" in cli("capability", "path", "--device", "null", width=200, plugins="null").out
+    inventory = cli("detect", "--json", plugins="null").json()
+    assert inventory["devices"][0]["descriptor"] == str(kept)
+
+
+def test_bench_of_all_devices_fills_a_folder_and_prints_an_array(cli: Cli) -> None:
+    ended = cli("bench", "--device", "all", "--only", "memory", "--emit", "folder", "--json", plugins="null")
+    assert [document["device"]["id"] for document in ended.json()] == ["null0"]
+    assert [path.name for path in Path("folder").iterdir()] == ["null0.capability.json"]
+
+
+def test_an_interrupted_bench_keeps_a_valid_partial_and_goes_on_from_it(cli: Cli, tmp_path: Path) -> None:
+    target, partial = Path("measured.json"), Path("measured.json.partial")
+    target.write_text("mine")
+    cli("--version", plugins="null")
+    steps: list[str] = []
+
+    def interrupt(step: str, done: int, total: int) -> None:
+        steps.append(step)
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"measured\.json\.partial keeps what was measured") as caught:
+        api.bench(device="null", output=target, progress=interrupt)
+    assert caught.value.exit_code == 130
+    assert target.read_text() == "mine"
+    document = read_json(partial)
+    assert violations("capability", document) == ()
+    assert document["measurements"]["/compute_units/fp32/throughput_gflops"]["status"] in {"measured", "skipped"}
+    first, steps[:] = len(steps), []
+    (made,) = api.bench(device="null", output=target, progress=lambda step, done, total: steps.append(step))
+    assert "memory read" not in steps
+    assert first > 4
+    assert made.memory.read_gb_s == document["memory"]["read_gb_s"]
+    assert not partial.exists()
+
+
+def test_a_device_without_a_descriptor_is_measured_in_a_child(cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    Path("capability.json").write_text("{")
+    ended = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--json", plugins="null")
+    assert ended.code == 0
+    assert ended.json()["capability"].startswith("quick bench of null0")
+    passed_over, measured = caplog.messages
+    assert passed_over.startswith("capability.json is not used: ")
+    assert "a quick bench runs first" in measured
+    again = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--json", plugins="null")
+    assert "null0.capability.json" in again.json()["capability"]
+
+
+def test_a_replay_is_never_measured(cli: Cli) -> None:
+    assert cli("--replay", HOSTS / "cpu-healthy", "negotiate", "--model", "Qwen3-0.6B").error == "no-descriptor"
+    ended = cli("--replay", HOSTS / "cpu-healthy", "capability", "path", width=200)
+    assert "not looked at on a replay" in ended.out
+
+
+_PLUGIN = """
+from vllm_probe.core.plugin import VendorPlugin
+PLUGIN = VendorPlugin(api_version={}, name="{}", device_types=("x",), probe="a:b")
+"""
+
+
+def test_bad_plugins_are_named_and_disturb_nothing(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    info = site / "acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    lines = [f"{name} = acme_{name}:PLUGIN\n" for name in ("old", "raising", "heavy")]
+    (info / "entry_points.txt").write_text("[vllm_probe.vendors]\n" + "".join(lines))
+    (site / "acme_old.py").write_text(_PLUGIN.format(99, "old"))
+    (site / "acme_raising.py").write_text("raise OSError('no such card')\n")
+    (site / "acme_heavy.py").write_text("import torch\n" + _PLUGIN.format(1, "heavy"))
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    listed = cli("adapter", "list", plugins="", width=200).out
+    assert "is for plug-in contract 99" in listed
+    assert "no such card" in listed
+    assert "imports torch when it is registered" in listed
+    assert cli("detect", plugins="cpu").code == 0

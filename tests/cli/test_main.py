@@ -1,0 +1,163 @@
+"""What every command has in common: errors in two lines, exit codes, help, version, streams."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from tests.cli.conftest import HOSTS, Cli
+from vllm_probe.cli.app import COMMANDS, LazyGroup, app
+from vllm_probe.cli.commands.negotiate import PINNED
+from vllm_probe.cli.exits import EXTRA_OF, missing_extra
+from vllm_probe.core.version import __version__
+
+BROKEN, INVALID, ASCEND = "broken.json", "invalid.json", "ascend.json"
+SCENE = HOSTS / "cpu-healthy"
+MODEL = ("negotiate", "--model", "Qwen3-Embedding-0.6B")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("detekt",), 2, "bad-usage"),
+        (("--frobnicate",), 2, "bad-usage"),
+        (("detect", "--frobnicate"), 2, "bad-usage"),
+        (("capability",), 2, "bad-usage"),
+        (("--log-level", "loud", "detect"), 2, "bad-usage"),
+        (("detect", "--vendor", "nowhere"), 2, "unknown-name"),
+        (("schema", "nothing"), 2, "unknown-name"),
+        (("capability", "show", "nothing"), 2, "unknown-name"),
+        (("capability", "validate", "absent.json"), 2, "unreadable-file"),
+        (("capability", "validate", BROKEN), 2, "invalid-json"),
+        (("capability", "validate", INVALID), 1, "not-valid"),
+        (("--replay", "absent.json", "detect"), 2, "unreadable-file"),
+        (("--replay", INVALID, "detect"), 2, "schema-violation"),
+        (("--replay", SCENE, "bench"), 2, "replay-refused"),
+        (("--replay", SCENE, "serve"), 2, "replay-refused"),
+        (("negotiate", "--model", "all-MiniML"), 2, "unknown-model"),
+        (("negotiate", "--model", "./absent"), 2, "unreadable-file"),
+        (("negotiate",), 2, "bad-usage"),
+        ((*MODEL, "--capability", BROKEN), 2, "invalid-json"),
+        ((*MODEL, "--capability", INVALID), 2, "schema-violation"),
+        ((*MODEL, "--device", "gpu7"), 3, "device-not-found"),
+        ((*MODEL, "--device-memory", "24 parsecs"), 2, "bad-usage"),
+        ((*MODEL, "--capability", ASCEND, "--dtype", "float7"), 2, "bad-usage"),
+        ((*MODEL, "--capability", ASCEND, "--concurrency", "many"), 2, "bad-usage"),
+        ((*MODEL, "--capability", ASCEND, "--output", "absent/runtime.json"), 2, "unwritable-output"),
+        (("--replay", SCENE, *MODEL), 3, "no-descriptor"),
+        (("negotiate", "--model", "GLM-5.3", "--capability", ASCEND, "--device-memory", "24GiB"), 1, "does-not-fit"),
+        (("bench", "--emit", "absent/capability.json"), 2, "unwritable-output"),
+        (("bench", "--only", "luck"), 2, "unknown-name"),
+        (("serve",), 2, "unreadable-file"),
+        (("serve", "a", "--model", "b"), 2, "bad-usage"),
+        (("serve", "Qwen3-Embedding-0.6B"), 3, "weights-unavailable"),
+    ],
+)
+def test_an_expected_failure_is_an_exit_code_and_two_lines(
+    cli: Cli, arguments: tuple[Any, ...], code: int, error: str
+) -> None:
+    ended = cli(*arguments)
+    assert (ended.code, ended.error) == (code, error)
+    assert "Traceback" not in ended.err
+
+
+def test_near_misses_are_offered(cli: Cli) -> None:
+    assert "did you mean 'detect'?" in cli("detec").err
+    assert "all-MiniLM-L6-v2" in cli("negotiate", "--model", "all-MiniML").err
+
+
+def test_a_family_lists_its_models_with_how_they_fit(cli: Cli) -> None:
+    ended = cli("negotiate", "--model", "Qwen3", "--capability", ASCEND, "--device-memory", "8GiB")
+    assert (ended.code, ended.error) == (2, "ambiguous-model")
+    assert "Qwen3-0.6B (boots)" in ended.err
+    assert "Qwen3-8B (oom)" in ended.err
+
+
+def test_a_schema_violation_names_file_and_pointer(cli: Cli) -> None:
+    assert "/memory/bandwidth_gb_s" in cli("capability", "validate", INVALID).out
+    assert f"{INVALID}: (top level): 'facts' is missing" in cli("--replay", INVALID, "detect").err
+
+
+def test_variables_are_checked_once_for_all_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("detect", plugins="cpu,nowhere").error == "bad-usage"
+    monkeypatch.setenv("VLLM_PROBE_CAPABILITY_PATH", "/nowhere")
+    ended = cli("doctor")
+    assert (ended.code, ended.error) == (2, "bad-usage")
+
+
+def test_without_arguments_the_help_is_shown(cli: Cli) -> None:
+    ended = cli()
+    assert ended.code == 0
+    assert all(name in ended.out for name in COMMANDS)
+
+
+def test_the_version_is_printed(cli: Cli) -> None:
+    assert cli("--version").out == f"vllm-probe {__version__}\n"
+
+
+def _commands() -> Iterator[tuple[str, Any]]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, LazyGroup)
+    yield "vllm-probe", group
+    for name in COMMANDS:
+        command = group.get_command(None, name)
+        yield from ((f"{name} {sub}", inner) for sub, inner in getattr(command, "commands", {name: command}).items())
+
+
+def test_every_option_says_what_it_does_and_what_holds_without_it() -> None:
+    for path, command in _commands():
+        assert command.help, path
+        for option in command.params:
+            assert option.help, f"{path} {option.name}"
+            obvious = option.required or option.default is not None or option.rich_help_panel == PINNED
+            assert obvious or isinstance(option.show_default, str), f"{path} {option.name}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_shows_its_help(cli: Cli, name: str) -> None:
+    ended = cli(name, "--help")
+    assert ended.code == 0
+    assert f"vllm-probe {name}" in ended.out
+
+
+class _Failing(io.StringIO):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+
+def test_a_bug_keeps_its_traceback_and_asks_for_a_recording(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", _Failing(RuntimeError("no room")))
+    ended = cli("schema", "scene")
+    assert (ended.code, ended.error) == (101, "internal-error")
+    assert "Traceback" in ended.err
+    assert "RuntimeError: no room" in ended.err
+    assert "doctor --record" in ended.err
+
+
+def test_an_interruption_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", _Failing(KeyboardInterrupt()))
+    ended = cli("schema", "scene")
+    assert (ended.code, ended.error) == (130, "interrupted")
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
+    for module, extra in EXTRA_OF.items():
+        error = missing_extra(ModuleNotFoundError(name=f"{module}.sub"))
+        assert error is not None
+        assert error.exit_code == 3
+        assert f"vllm-probe[{extra}]" in error.hint
+    assert missing_extra(ModuleNotFoundError(name="vllm_probe.absent")) is None
+
+
+def test_a_reader_that_goes_away_changes_nothing() -> None:
+    command = f"{sys.executable} -m vllm_probe schema runtime | true; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
