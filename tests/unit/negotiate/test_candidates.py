@@ -1,0 +1,129 @@
+"""Each number format and quantization is accepted or rejected with what decided."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.negotiate.cases import ARC, ASCEND, CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, case
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.negotiate.candidates import Match, match
+
+
+def matched(spec: ModelSpec, document: dict[str, Any], **request: Any) -> Match:
+    return match(case(spec, document, **request))
+
+
+def reasons(found: Match) -> dict[Any, str]:
+    return {each.value: each.because for each in (*found.dtypes, *found.methods)}
+
+
+def test_the_fastest_measured_format_wins_on_a_cpu_and_fp16_says_how_much_slower_it_is() -> None:
+    found = matched(MINILM, CPU)
+    assert found.own.dtype == "bfloat16"
+    assert reasons(found)["float16"].startswith(
+        "fp16 was measured 17 times slower than bf16: 56 against 974 GFLOP/s (burst)"
+    )
+    assert "about five times slower than bf16: 213 against 974" in reasons(found)["float32"]
+
+
+@pytest.mark.parametrize("engine", ["bundled", "vllm"])
+def test_fp16_is_never_chosen_on_a_cpu_without_fp16_arithmetic_however_fast_a_document_says_it_is(engine: str) -> None:
+    fast = CPU | {"compute_units": {"fp16": {"throughput_gflops": 9000}, "fp32": {"throughput_gflops": 200}}}
+    found = matched(MINILM, fast, engine=engine)
+    assert found.own.dtype == "float32"
+    assert "no fp16 arithmetic" in reasons(found)["float16"]
+    unmeasured = matched(MINILM, CPU | {"compute_units": {}}, engine=engine)
+    assert unmeasured.own.dtype == "float32"
+
+
+def test_fp16_arithmetic_makes_it_a_choice_of_vllm_on_a_cpu() -> None:
+    document = CPU | {
+        "compute_units": {"fp16": {"throughput_gflops": 900}, "fp32": {"throughput_gflops": 200}},
+        "execution": {"matrix_instructions": ["avx512_fp16"]},
+    }
+    assert matched(MINILM, document, engine="vllm").own.dtype == "float16"
+    assert "no fp16 kernels" in reasons(matched(MINILM, document))["float16"]
+
+
+def test_the_checkpoints_own_format_wins_what_bench_cannot_tell_apart() -> None:
+    assert matched(QWEN3_8B, H100, engine="vllm").own.dtype == "bfloat16"
+    halved = replace(QWEN3_8B, dtype="float16")
+    assert matched(halved, H100, engine="vllm").own.dtype == "float16"
+
+
+def test_a_bfloat16_checkpoint_is_not_run_in_float16_for_speed() -> None:
+    document = H100 | {"compute_units": {"bf16": {"throughput_gflops": 100}, "fp16": {"throughput_gflops": 200}}}
+    found = matched(QWEN3_8B, document, engine="vllm")
+    assert found.own.dtype == "bfloat16"
+    assert "65504" in reasons(found)["float16"]
+
+
+def test_a_format_that_the_architecture_lacks_is_rejected_by_its_number() -> None:
+    turing = H100 | {"device": {"arch": "sm_75"}}
+    found = matched(QWEN3_8B, turing, engine="vllm")
+    assert found.own.dtype == "float16"
+    assert reasons(found)["bfloat16"] == "its kernels need sm_80, this is sm_75"
+    assert reasons(found)["fp8"] == "its kernels need sm_89, this is sm_75"
+
+
+def test_what_the_descriptor_does_not_list_is_rejected_and_what_has_no_arch_is_doubted() -> None:
+    found = matched(EMBEDDING, ASCEND, engine="vllm")
+    assert found.own.dtype == "float16"
+    assert reasons(found)["bfloat16"] == "the descriptor lists no bf16"
+    assert [twin.quantization for twin in found.twins if twin.refusal is None] == ["awq"]
+    doubts = {twin.quantization: twin.doubts for twin in matched(EMBEDDING, RTX, engine="vllm").twins}
+    assert doubts["w8a8"] == ("w8a8 needs sm_75 or newer; the descriptor names no arch",)
+
+
+def test_the_bundled_runtime_has_no_quantized_kernels_yet() -> None:
+    found = matched(MINILM, CPU)
+    assert found.twins == ()
+    assert reasons(found)["int8"] == reasons(found)["int4"] == "the bundled runtime has no int8/int4 kernels yet"
+
+
+def test_encoders_and_quantized_checkpoints_have_no_twins_to_choose() -> None:
+    refusals = {twin.refusal for twin in matched(MINILM, CPU, engine="vllm").twins}
+    assert refusals
+    assert all("made of decoders only" in (refusal or "") for refusal in refusals)
+    packed = matched(replace(EMBEDDING, quantization="awq"), ARC, engine="vllm")
+    assert packed.own.quantization == "awq"
+    assert packed.own.requires == ()
+    assert {twin.refusal for twin in packed.twins} == {"the checkpoint is awq already"}
+
+
+def test_memory_first_takes_the_narrowest_format_and_unfit_float32_is_said() -> None:
+    slow = CPU | {"compute_units": {"bf16": {"throughput_gflops": 100}, "fp32": {"throughput_gflops": 200}}}
+    assert matched(MINILM, slow).own.dtype == "float32"
+    assert matched(MINILM, slow, objective="memory").own.dtype == "bfloat16"
+    found = matched(QWEN3_8B, slow, engine="vllm", device_memory_bytes=24 * GIB)
+    assert found.own.dtype == "bfloat16"
+    assert "30.51 GiB of weights do not fit" in reasons(found)["float32"]
+
+
+def test_an_unknown_device_type_is_doubted_and_not_refused() -> None:
+    found = matched(EMBEDDING, RTX | {"device_type": "abacus"}, engine="vllm")
+    assert found.own.dtype == "float16"
+    assert found.own.doubts == ("vLLM needs a platform plug-in for this device type",)
+    assert "adapter for the CPU only" in matched(EMBEDDING, RTX).own.doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"pins": {"dtype": "float16"}}, "--dtype float16 cannot run: the bundled runtime has no fp16 kernels"),
+        ({"pins": {"quantization": "int8"}}, "--quantization int8 cannot run: the bundled runtime has no int8/int4"),
+        ({"pins": {"quantization": "zip"}, "engine": "vllm"}, "--quantization zip cannot run: vllm has no such method"),
+    ],
+)
+def test_a_pinned_format_without_kernels_is_bad_usage(request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadUsage) as caught:
+        matched(EMBEDDING, CPU, **request_)
+    assert message in str(caught.value)
+
+
+def test_a_pinned_dtype_is_kept_and_the_others_say_so() -> None:
+    found = matched(MINILM, CPU, pins={"dtype": "float32"})
+    assert found.own.dtype == "float32"
+    assert set(reasons(found).values()) >= {"--dtype float32 is pinned"}

@@ -1,0 +1,94 @@
+"""The data files: complete, sourced, and found by name and version."""
+
+import inspect
+import itertools
+from pathlib import Path
+
+import pytest
+
+from vllm_probe.core.config import RuntimeConfig
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.negotiate.laws import band, by_device, device_row, table
+
+FOLDER = Path(inspect.getfile(band)).parent
+FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_data_file_is_an_object(name: str) -> None:
+    assert table(name)
+    assert table(name) is table(name)
+
+
+def test_every_row_that_states_a_fact_has_a_source() -> None:
+    sourced = [
+        *table("devices").values(),
+        *table("methods").values(),
+        *table("support").values(),
+        *(each for engine in ("vllm", "bundled") for each in table(engine)["bands"]),
+        *(each for engine in ("vllm", "bundled") for each in table(engine)["speed"].values()),
+    ]
+    assert len(sourced) > 20
+    assert all(len(row["source"]) > 10 for row in sourced)
+
+
+def test_every_method_of_the_support_table_is_described() -> None:
+    for engine in table("support").values():
+        assert {name for rows in engine["methods"].values() for name in rows} <= set(table("methods"))
+
+
+def test_every_parameter_is_a_field_of_the_runtime_config() -> None:
+    assert set(table("parameters")) <= set(RuntimeConfig.__dataclass_fields__)
+    honoured = {key for key, row in table("parameters").items() if row["bundled"]}
+    assert honoured == {
+        "dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "prefill_chunk_size", "threads",
+        "primitives", "pooling",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("npu", "ascend"), ("CUDA", "nvidia"), ("xpu", "intel_xpu"), ("cpu", "cpu"), ("mystery", "*")]
+)
+def test_a_device_type_is_found_by_any_of_its_names(word: str, name: str) -> None:
+    assert device_row(word)[0] == name
+    assert device_row(word)[1] is table("devices")[name]
+
+
+def test_ranges_are_ordered_and_contain_the_datasheet_of_the_4060_laptop() -> None:
+    ranges = [limits for row in table("devices").values() for limits in row["plausible"].values()]
+    assert all(0 < low <= high for low, high in ranges)
+    low, high = table("devices")["nvidia"]["plausible"]["fp16"]
+    assert low <= 29000 <= high
+
+
+@pytest.mark.parametrize(
+    ("version", "first"), [("0.11.2", "0.2"), ("v0.19.0", "0.17"), ("0.28", "0.17"), ("0.29.0", "0.29"), (None, "0.29")]
+)
+def test_the_law_of_a_version_is_that_of_its_band(version: str | None, first: str) -> None:
+    wanted, law, warning = band("vllm", version)
+    assert law["from"] == first
+    assert wanted == (version or "0.33")
+    assert warning is None
+
+
+def test_a_law_outside_its_range_is_used_and_said() -> None:
+    _, law, warning = band("vllm", "0.34.0")
+    assert law["to"] == "0.33"
+    assert warning == "the memory law of vllm 0.29 to 0.33 is used outside its range, for 0.34.0"
+
+
+@pytest.mark.parametrize("version", ["latest", "0.x", "."])
+def test_a_version_that_is_none_is_bad_usage(version: str) -> None:
+    with pytest.raises(BadUsage, match="not an engine version"):
+        band("vllm", version)
+
+
+def test_a_row_without_an_entry_is_that_of_every_other_device() -> None:
+    assert by_device({"cpu": {"a": 1}, "*": {"b": 2}}, "nvidia") == {"b": 2}
+    assert by_device({"cpu": {"a": 1}}, "nvidia") == {}
+
+
+def test_bands_follow_each_other_without_a_gap() -> None:
+    bands = table("vllm")["bands"]
+    numbers = [tuple(map(int, (row["from"] + "." + row["to"]).split("."))) for row in bands]
+    assert all(before[3] + 1 == after[1] for before, after in itertools.pairwise(numbers))

@@ -1,0 +1,85 @@
+"""Speed by roofline, or the reason why none is predicted."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.negotiate.cases import (
+    ARC,
+    ASCEND,
+    CPU,
+    EMBEDDING,
+    GIB,
+    GLM_5_3,
+    H100,
+    MINILM,
+    QWEN3_8B,
+    RTX,
+    config,
+    selection,
+)
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.negotiate.predict import Roofline
+
+
+def roofline(spec: ModelSpec, document: dict[str, Any], **request: Any) -> Roofline:
+    own = selection(spec, document, **{"engine": "vllm", **request}).own
+    return Roofline(own.case, own.candidate, own.shape)
+
+
+def test_a_full_step_is_bound_by_arithmetic_at_the_measured_rate_of_its_rows() -> None:
+    found = roofline(EMBEDDING, CPU)
+    flops = 2 * 28 * 15_728_640 + 4 * 28 * 2048 * 256
+    assert found.prefill_s(512) == pytest.approx(flops / 960e9)
+    assert found.tokens_per_s() == pytest.approx(960e9 / flops)
+    assert found.ttft_s() == pytest.approx(512 * flops / 960e9)
+
+
+def test_a_single_token_is_bound_by_the_bytes_it_reads() -> None:
+    found = roofline(EMBEDDING, CPU)
+    assert found.prefill_s(1) == pytest.approx(2 * 28 * 15_728_640 / 34e9)
+
+
+def test_a_decode_step_reads_the_weights_once_and_every_cache() -> None:
+    found = roofline(QWEN3_8B, H100, concurrency=2)
+    weights = 2 * (8_190_735_360 - 151_936 * 4096 - 36 * (2 * 4096 + 256) - 4096)
+    cache = 2 * (512 + 64) * 147_456
+    assert found.step_s() == pytest.approx((weights + cache) / 3000e9 + 36 * 130e-6, rel=0.001)
+
+
+def test_generated_tokens_wait_for_their_prompts() -> None:
+    long, short = (roofline(QWEN3_8B, H100, input_len=length).tokens_per_s() for length in (4096, 16))
+    assert short > long
+    assert short < 32 / roofline(QWEN3_8B, H100, input_len=16).step_s()
+
+
+def test_a_prediction_has_a_band_around_its_value_and_names_rates_and_source() -> None:
+    found = config(MINILM, CPU).predicted
+    assert found.tokens_per_s.low is not None
+    assert found.tokens_per_s.value is not None
+    assert found.tokens_per_s.low < found.tokens_per_s.value < (found.tokens_per_s.high or 0)
+    assert found.ttft_s.low is not None
+    assert found.ttft_s.high is not None
+    assert found.ttft_s.low < found.ttft_s.high
+    assert found.tpot_s.value is None
+    assert "bf16 974 GFLOP/s (measured, burst)" in found.method
+    assert config(QWEN3_8B, RTX, engine="vllm").predicted.tpot_s.value
+
+
+@pytest.mark.parametrize(
+    ("spec", "document", "request_", "reason"),
+    [
+        (EMBEDDING, ASCEND, {}, "suspect: unit?"),
+        (EMBEDDING, ARC, {}, "suspect: unit?"),
+        (EMBEDDING, RTX | {"memory": {"alignment_bytes": 256}}, {}, "no rate for bandwidth"),
+        (EMBEDDING, RTX | {"compute_units": {}}, {}, "no rate for bf16"),
+        (GLM_5_3, RTX, {"device_memory_bytes": 24 * GIB}, "it does not boot (oom)"),
+    ],
+)
+def test_what_cannot_be_believed_or_does_not_run_is_not_predicted(
+    spec: ModelSpec, document: dict[str, Any], request_: dict[str, Any], reason: str
+) -> None:
+    found = config(spec, document, engine="vllm", **request_).predicted
+    assert found.method.startswith("withheld: ")
+    assert reason in found.method
+    assert found.tokens_per_s.value is found.ttft_s.value is found.tpot_s.value is None

@@ -1,0 +1,92 @@
+"""What a descriptor's speeds are worth."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.negotiate.cases import ARC, ASCEND, CPU, RTX, descriptor
+from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.negotiate.laws import device_row
+from vllm_probe.negotiate.rates import Rate, Rates, slower
+
+
+def rates(capability: Capability) -> Rates:
+    return Rates(capability, device_row(capability.device_type)[1])
+
+
+def test_a_sustained_rate_is_preferred_and_a_burst_is_called_one() -> None:
+    both = descriptor(CPU, compute_units={"bf16": {"throughput_gflops": 974, "sustained_gflops": 900}})
+    assert rates(both).of("bf16") == Rate(900, "sustained", is_measured=False)
+    assert rates(descriptor(CPU)).of("bf16") == Rate(974, "burst", is_measured=True)
+    assert rates(descriptor(RTX)).of("fp16") == Rate(29000, "burst", is_measured=False)
+
+
+def test_the_curve_is_linear_between_its_points_and_flat_beyond_them() -> None:
+    known = rates(descriptor(CPU))
+    assert [known.at("bf16", rows) for rows in (1, 32, 48, 1024, 2560, 9999)] == [410, 410, 525, 974, 922, 870]
+    assert known.at("fp32", 7) == 213
+    assert known.at("fp8_e4m3", 7) is None
+
+
+def test_a_curve_of_bursts_is_scaled_to_the_sustained_rate() -> None:
+    unit = {"throughput_gflops": 100, "sustained_gflops": 80, "curve": [[1, 50], [2, 100]]}
+    assert rates(descriptor(CPU, compute_units={"bf16": unit})).at("bf16", 1) == 40
+
+
+def test_weight_only_rates_stand_in_where_a_format_does_not_compute() -> None:
+    document = CPU | {"weight_only": {"int4": {"curve": [[1, 20.0, 80.0], [512, 3.0, 700.0]]}}}
+    known = rates(descriptor(document))
+    assert known.of("int4") == Rate(700, "burst", is_measured=True)
+    assert known.at("int4", 1) == 80
+
+
+@pytest.mark.parametrize(("document", "count"), [(ASCEND, 2), (ARC, 2), (RTX, 0), (CPU, 0)])
+def test_values_ten_times_off_what_such_devices_reach_are_suspect(document: dict, count: int) -> None:
+    found = rates(descriptor(document)).suspects()
+    assert len(found) == count
+    assert all("suspect: unit?" in each for each in found)
+
+
+def test_a_bandwidth_in_the_wrong_unit_is_suspect_and_a_measured_one_is_believed() -> None:
+    wrong = descriptor(RTX, memory={"bandwidth_gb_s": 256_000})
+    assert rates(wrong).suspects() == ("/memory/bandwidth_gb_s 256000: suspect: unit? such devices have 256 to 8000",)
+    note = Measurement(source="measured", status="measured")
+    assert rates(replace(wrong, measurements={"/memory/bandwidth_gb_s": note})).suspects() == ()
+
+
+def test_what_bench_marked_suspect_stays_suspect_and_what_it_could_not_measure_says_why() -> None:
+    pointer = "/compute_units/bf16/throughput_gflops"
+    marked = Measurement(source="measured", status="suspect", reason="over the peak")
+    assert rates(replace(descriptor(CPU), measurements={pointer: marked})).suspects() == (
+        f"{pointer}: suspect: over the peak",
+    )
+    gone = Measurement(source="queried", status="skipped", reason="not run yet")
+    capability = replace(descriptor(CPU), measurements={"/compute_units/int4/throughput_gflops": gone})
+    assert rates(capability).why_missing("int4") == "int4 was not measured: not run yet"
+    assert rates(capability).why_missing("tf32") == "the descriptor lists no tf32"
+
+
+@pytest.mark.parametrize(
+    ("gflops", "best", "words"),
+    [
+        (56, 974, "17 times slower than bf16: 56 against 974 GFLOP/s (burst)"),
+        (45, 417, "about nine times slower"),
+        (41, 417, "about ten times slower"),
+        (213, 974, "about five times slower"),
+        (490, 974, "about two times slower"),
+        (700, 974, "1.4 times slower"),
+        (78, 974, "about twelve times slower"),
+        (77.9, 974, "13 times slower"),
+    ],
+)
+def test_a_ratio_is_said_in_words(gflops: float, best: float, words: str) -> None:
+    said = slower("fp16", Rate(gflops, "burst", is_measured=True), "bf16", Rate(best, "burst", is_measured=True))
+    assert said.startswith("fp16 was measured ")
+    assert words in said
+
+
+def test_a_ratio_of_stated_or_unlike_rates_says_so() -> None:
+    said = slower("fp16", Rate(50, "burst", is_measured=False), "bf16", Rate(100, "sustained", is_measured=True))
+    assert (
+        said == "fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s (burst against sustained)"
+    )

@@ -1,0 +1,91 @@
+"""What the user may ask, and what means nothing."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.negotiate.cases import EMBEDDING, GLM_5_3, MINILM, QWEN3_8B
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.negotiate.request import Request, check_pins, ranks_of, workload_of
+
+
+@pytest.mark.parametrize(
+    ("spec", "request_", "expected"),
+    [
+        (QWEN3_8B, Request(), (32, 512, 128)),
+        (QWEN3_8B, Request(objective="latency"), (1, 512, 128)),
+        (QWEN3_8B, Request(objective="latency", concurrency=4), (4, 512, 128)),
+        (QWEN3_8B, Request(output_len=0), (32, 512, 0)),
+        (QWEN3_8B, Request(pins={"max_model_len": 200}), (32, 100, 100)),
+        (EMBEDDING, Request(), (32, 512, 0)),
+        (EMBEDDING, Request(output_len=9), (32, 512, 0)),
+        (MINILM, Request(), (32, 256, 0)),
+    ],
+)
+def test_the_workload_has_defaults_that_the_model_takes(
+    spec: ModelSpec, request_: Request, expected: tuple[int, int, int]
+) -> None:
+    found = workload_of(request_, spec)
+    assert (found.concurrency, found.input_len, found.output_len) == expected
+    assert found.reason is None
+    assert found.length <= spec.max_model_len
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (Request(input_len=300), "300 input and 0 output tokens exceed the context of 256"),
+        (Request(input_len=200, pins={"max_model_len": 100}), "exceed the context of 100"),
+        (
+            Request(pins={"max_model_len": 512}),
+            "--max-model-len 512 exceeds the 256 tokens that all-MiniLM-L6-v2 takes",
+        ),
+    ],
+)
+def test_what_the_model_cannot_take_has_a_reason(request_: Request, reason: str) -> None:
+    assert reason in (workload_of(request_, MINILM).reason or "")
+
+
+def test_pins_have_one_form_and_auto_pins_nothing() -> None:
+    pins = {"dtype": "half", "quantization": "int8", "max_model_len": -1, "kv_cache_dtype": "auto", "block_size": None}
+    found = check_pins(Request(engine="vllm", pins=pins), QWEN3_8B, 8)
+    assert found.pins == {"dtype": "float16", "quantization": "w8a8"}
+    assert check_pins(Request(pins={"quantization": "int8"}), QWEN3_8B, 1).pins == {"quantization": "int8"}
+
+
+@pytest.mark.parametrize(
+    ("pins", "message"),
+    [
+        ({"dtype": "bf17"}, "--dtype bf17 means nothing"),
+        ({"dtype": ["x"]}, "--dtype"),
+        ({"kv_cache_dtype": "int3"}, "--kv-cache-dtype int3"),
+        ({"max_model_len": 0}, "--max-model-len 0"),
+        ({"max_num_seqs": True}, "--max-num-seqs True"),
+        ({"block_size": 1.5}, "--block-size 1.5"),
+        ({"gpu_memory_utilization": 1.2}, "--gpu-memory-utilization 1.2"),
+        ({"gpu_memory_utilization": "x"}, "--gpu-memory-utilization x"),
+        ({"enforce_eager": 1}, "--enforce-eager 1"),
+        ({"quantization": 4}, "--quantization 4"),
+        ({"speculative_config": "x"}, "'speculative_config' is not a parameter"),
+        ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the 32 heads and 8 key/value heads"),
+        ({"pipeline_parallel_size": 37}, "--pipeline-parallel-size 37 exceeds the 36 layers"),
+        ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, "--max-num-seqs 64 exceeds --max-num-batched-tokens 32"),
+    ],
+)
+def test_a_pin_that_means_nothing_is_bad_usage_and_names_the_option(pins: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadUsage) as caught:
+        check_pins(Request(engine="vllm", pins=pins), QWEN3_8B, 4096)
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+def test_the_bundled_runtime_has_one_rank() -> None:
+    with pytest.raises(BadUsage, match="2 ranks"):
+        check_pins(Request(pins={"tensor_parallel_size": 2}), QWEN3_8B, 1)
+
+
+def test_ranks_divide_the_heads_and_divide_or_repeat_the_key_heads() -> None:
+    assert ranks_of(QWEN3_8B.num_heads, QWEN3_8B.num_kv_heads) == (1, 2, 4, 8, 16, 32)
+    assert ranks_of(40, 8) == (1, 2, 4, 8, 40)
+    assert ranks_of(GLM_5_3.num_heads, GLM_5_3.num_kv_heads)[-1] == 64

@@ -1,0 +1,147 @@
+"""Which candidate wins, and what else would boot."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.negotiate.cases import (
+    ASCEND,
+    CPU,
+    EMBEDDING,
+    GIB,
+    GLM_5_3,
+    H100,
+    MINILM,
+    QWEN3_8B,
+    RTX,
+    selection,
+)
+from vllm_probe.core.config import Alternative
+from vllm_probe.negotiate.select import Selection, alternatives
+
+
+def quantization(found: Selection) -> str:
+    return found.chosen.candidate.quantization
+
+
+def methods(found: Selection) -> dict[Any, str]:
+    return {each.value: each.because for each in found.methods}
+
+
+def ways(found: Selection) -> list[Alternative]:
+    return list(alternatives(found))
+
+
+def test_a_quantized_twin_wins_when_it_is_fast_enough_and_names_its_checkpoint() -> None:
+    found = selection(EMBEDDING, ASCEND, engine="vllm")
+    assert quantization(found) == "awq"
+    assert "2.00 times as fast" in found.rule
+    assert found.chosen.candidate.requires == ("an AWQ checkpoint of Qwen3-Embedding-0.6B",)
+    assert methods(found)["none"] == found.rule
+
+
+def test_a_gain_under_the_threshold_is_not_worth_another_checkpoint() -> None:
+    document = ASCEND | {"compute_units": {"fp16": {"throughput_gflops": 128}, "int4": {"throughput_gflops": 160}}}
+    found = selection(EMBEDDING, document, engine="vllm")
+    assert quantization(found) == "none"
+    assert "1.25 times as fast on this workload: under the 1.3" in methods(found)["awq"]
+
+
+def test_of_two_twins_with_one_rate_the_first_of_the_table_wins() -> None:
+    document = RTX | {"compute_units": {"fp16": {"throughput_gflops": 100}, "int4": {"throughput_gflops": 400}}}
+    found = selection(EMBEDDING, document, engine="vllm")
+    assert quantization(found) == "awq"
+    assert methods(found)["gptq"] == "no better than awq"
+    assert methods(found)["w8a8"] == "the descriptor lists no int8"
+
+
+def test_a_pinned_method_is_taken_measured_or_not() -> None:
+    assert quantization(selection(EMBEDDING, RTX, engine="vllm", pins={"quantization": "none"})) == "none"
+    assert quantization(selection(EMBEDDING, RTX, engine="vllm", pins={"quantization": "int4"})) == "awq"
+    found = selection(EMBEDDING, RTX, engine="vllm", pins={"quantization": "gptq"})
+    assert quantization(found) == "gptq"
+    assert set(methods(found).values()) == {"--quantization gptq is pinned"}
+
+
+def test_a_twin_that_boots_wins_over_a_checkpoint_that_does_not_whatever_its_speed() -> None:
+    slow = RTX | {"compute_units": {"fp16": {"throughput_gflops": 29000}, "int8": {"throughput_gflops": 20000}}}
+    found = selection(QWEN3_8B, slow, engine="vllm", device_memory_bytes=12 * GIB)
+    assert quantization(found) == "w8a8"
+    assert found.rule == "none does not fit: oom"
+    assert ways(found)[0].verdict == "oom"
+
+
+def test_memory_first_takes_the_smallest_that_the_descriptor_knows() -> None:
+    units = {"fp16": 100.0, "int8": 90.0, "int4": 80.0}
+    document = RTX | {"compute_units": {word: {"throughput_gflops": rate} for word, rate in units.items()}}
+    assert quantization(selection(QWEN3_8B, document, engine="vllm")) == "none"
+    assert quantization(selection(QWEN3_8B, document, engine="vllm", objective="memory")) == "w4a16"
+
+
+def test_the_checkpoints_own_format_is_the_first_alternative_with_its_own_budget() -> None:
+    found = selection(EMBEDDING, RTX, engine="vllm", device_memory_bytes=8 * GIB)
+    (own,) = ways(found)
+    assert own.change == "--quantization none"
+    assert own.budget == found.own.budget
+    assert own.requested_bytes == own.budget.requested_bytes
+    assert own.budget.weights_bytes > found.chosen.budget.weights_bytes
+
+
+def test_what_boots_needs_no_alternative() -> None:
+    assert ways(selection(MINILM, CPU)) == []
+
+
+def test_what_is_asked_wrongly_has_no_alternative() -> None:
+    assert ways(selection(MINILM, CPU, pins={"max_model_len": 512})) == []
+
+
+def test_a_context_that_is_too_long_is_first_answered_with_a_shorter_one() -> None:
+    found = selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=19 * GIB, pins={"max_model_len": 40960})
+    changes = [each.change for each in ways(found)]
+    assert changes[0] == f"--max-model-len {found.chosen.budget.estimated_max_model_len}"
+    assert changes[1:4] == ["--quantization fp8", "--quantization w8a8", "--quantization awq"]
+    assert "--tensor-parallel-size 2" in changes
+    assert all(each.verdict == "boots" for each in ways(found))
+    assert all(each.requested_bytes is not None and each.requested_bytes <= 19 * GIB for each in ways(found))
+
+
+def test_an_eight_bit_cache_is_offered_where_it_is_enough() -> None:
+    found = selection(
+        QWEN3_8B, H100, engine="vllm", device_memory_bytes=22 * GIB, pins={"max_model_len": 40960, "max_num_seqs": 8}
+    )
+    assert found.chosen.budget.verdict == "kv_too_small"
+    assert "--kv-cache-dtype fp8" in [each.change for each in ways(found)]
+
+
+def test_glm_on_a_24_gb_card_needs_a_quantized_twin_on_many_or_another_model() -> None:
+    found = selection(GLM_5_3, RTX, engine="vllm", device_memory_bytes=24 * GIB)
+    changes = [each.change for each in ways(found)]
+    assert found.chosen.budget.verdict == "oom"
+    assert changes == ["--tensor-parallel-size 32 --quantization w4a16", "--model Qwen3-8B", "--model Qwen3-0.6B"]
+    assert "32 such devices and a W4A16" in ways(found)[0].note
+
+
+def test_glm_on_a_cpu_is_answered_with_models_that_an_engine_runs_there() -> None:
+    changes = [each.change for each in ways(selection(GLM_5_3, CPU))]
+    assert changes == ["--model Qwen3-8B --engine vllm", "--model Qwen3-0.6B --engine vllm"]
+
+
+def test_an_embedding_model_that_does_not_fit_is_answered_with_embedding_models() -> None:
+    found = selection(replace(EMBEDDING, num_layers=900), CPU, device_memory_bytes=2 * GIB)
+    changes = [each.change for each in ways(found)]
+    assert changes == ["--model bge-m3", "--model all-MiniLM-L6-v2"]
+
+
+@pytest.mark.parametrize("gib", [13, 16, 17, 18, 19, 20, 24])
+def test_every_alternative_boots_with_the_options_it_names(gib: int) -> None:
+    pins = {"max_model_len": 20000}
+    found = selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=gib * GIB, pins=pins)
+    for each in ways(found):
+        words = each.change.split()
+        options = {key[2:].replace("-", "_"): value for key, value in zip(words[::2], words[1::2], strict=True)}
+        again = pins | {key: int(value) if value.isdigit() else value for key, value in options.items()}
+        if "model" not in again:
+            redone = selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=gib * GIB, pins=again)
+            assert redone.chosen.budget.verdict == "boots"
+            assert redone.chosen.budget.weights_bytes == (each.budget and each.budget.weights_bytes)

@@ -1,0 +1,163 @@
+"""Step 2, capability matching: each number format and quantization, accepted or rejected with what decided."""
+
+import re
+from dataclasses import dataclass
+
+from vllm_probe.core.config import Rejection
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.units import format_bytes
+from vllm_probe.core.values import ENGINE_DTYPES
+from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.laws import Row, by_device, table
+from vllm_probe.negotiate.rates import slower
+from vllm_probe.negotiate.requirements import WIDTHS, WeightFormat
+
+WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
+"""Runtime word of a number format to capability word."""
+
+_ORDER = ("bfloat16", "float16", "float32")
+_TIE = 1.05  # a difference that bench cannot tell from noise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Number format and quantization that the engine has kernels for on this device.
+
+    Attributes:
+        dtype: format of activations, vLLM's word.
+        quantization: method, or `none`.
+        compute: capability word whose rate counts.
+        weights: how linear weights are stored.
+        option: engine option that carries the method.
+        requires: what must be obtained first.
+        doubts: what the tables are not sure of.
+        refusal: why it may not be chosen, null if it may.
+    """
+
+    dtype: str
+    quantization: str
+    compute: str
+    weights: WeightFormat
+    option: str
+    requires: tuple[str, ...]
+    doubts: tuple[str, ...]
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """The checkpoint's own storage, its quantized twins, and what has no kernels or too little speed."""
+
+    own: Candidate
+    twins: tuple[Candidate, ...]
+    dtypes: tuple[Rejection, ...]
+    methods: tuple[Rejection, ...]
+
+
+def match(case: Case) -> Match:
+    """The formats that can run, before fit and speed of the whole are compared.
+
+    Raises:
+        BadUsage: a pinned format or method that the engine cannot run on this device.
+    """
+    dtype, dtypes = _choose_dtype(case)
+    checkpoint, rows = case.spec.quantization, _support(case, "methods")
+    kernels = {name: _kernel_reason(case, row) for name, row in rows.items() if name != checkpoint}
+    twins = [_candidate(case, dtype, name, rows[name]) for name, reason in kernels.items() if reason is None]
+    own = _candidate(case, dtype, checkpoint, rows.get(checkpoint, {}))
+    pinned = case.request.pins.get("quantization", checkpoint)
+    if pinned not in (known := [checkpoint, *(twin.quantization for twin in twins)]):
+        reason = kernels.get(pinned) or f"{case.request.engine} has no such method on {case.device_type}"
+        raise BadUsage(f"--quantization {pinned} cannot run: {reason}", hint=f"these can: {', '.join(known)}")
+    return Match(
+        own=own,
+        twins=tuple(twins),
+        dtypes=dtypes,
+        methods=tuple(Rejection(value=name, because=reason) for name, reason in kernels.items() if reason),
+    )
+
+
+def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
+    """The fastest format that can run, the checkpoint's own when bench cannot tell them apart."""
+    pinned, own = case.request.pins.get("dtype"), case.spec.dtype
+    reasons = {dtype: _dtype_reasons(case, dtype) for dtype in _ORDER}
+    usable = [dtype for dtype in sorted(_ORDER, key=own.__ne__) if not reasons[dtype]]
+    rated = {dtype: rate.gflops for dtype in usable if (rate := case.rates.of(WORDS[dtype]))}
+    widest = case.need.num_parameters * WIDTHS["float32"]
+    if len(rated) > 1 and case.usable_bytes and widest > case.usable_bytes and rated.pop("float32", None):
+        reasons["float32"].append(f"{format_bytes(widest)} of weights do not fit")
+    if case.request.objective == "memory":
+        rated = {dtype: rate for dtype, rate in rated.items() if WIDTHS[dtype] == min(map(WIDTHS.__getitem__, rated))}
+    best = max(rated, key=lambda dtype: rated[dtype] * (_TIE if dtype == own else 1), default=(*usable, own)[0])
+    if pinned:
+        if reason := _kernel_reason(case, _dtype_rule(case, pinned)):
+            raise BadUsage(f"--dtype {pinned} cannot run: {reason}", hint=f"use one of {', '.join(usable)}")
+        best = pinned
+    rejected = []
+    for dtype in (dtype for dtype in _ORDER if dtype != best):
+        rate, best_rate = case.rates.of(WORDS[dtype]), case.rates.of(WORDS[best])
+        because = [] if rate else [case.rates.why_missing(WORDS[dtype])]
+        if rate and best_rate and rate.gflops * _TIE < best_rate.gflops:
+            because = [slower(WORDS[dtype], rate, WORDS[best], best_rate)]
+        because += reasons[dtype] or ([] if because else [f"{best} is the checkpoint's own format, or smaller"])
+        rejected.append(Rejection(value=dtype, because=f"--dtype {best} is pinned" if pinned else "; ".join(because)))
+    return best, tuple(rejected)
+
+
+def _dtype_reasons(case: Case, dtype: str) -> list[str]:
+    """Why a format may not be used, whatever its speed."""
+    reasons = [_kernel_reason(case, _dtype_rule(case, dtype))]
+    needs, execution = case.device["fp16_needs"], case.capability.execution
+    if dtype == "float16" and needs and {*execution.matrix_instructions, case.capability.device.arch}.isdisjoint(needs):
+        reasons.append(f"this CPU has no fp16 arithmetic (none of {', '.join(needs)} in the descriptor)")
+    has_range = case.rates.of("bf16") and not _kernel_reason(case, _dtype_rule(case, "bfloat16"))
+    if dtype == "float16" and case.spec.dtype == "bfloat16" and has_range:
+        reasons.append("the checkpoint is bfloat16, whose values can exceed the 65504 that float16 holds")
+    return [reason for reason in reasons if reason]
+
+
+def _support(case: Case, kind: str) -> Row:
+    return by_device(table("support")[case.request.engine][kind], case.device_type)
+
+
+def _dtype_rule(case: Case, dtype: str) -> Row:
+    word = WORDS[dtype]
+    found: Row = _support(case, "dtypes").get(word, {"no": f"{case.request.engine} has no {word} kernels here"})
+    return found
+
+
+def _kernel_reason(case: Case, row: Row) -> str | None:
+    """Why the engine has no kernel here, or null."""
+    if row.get("no"):
+        return str(row["no"])
+    prefix, least = row.get("min_arch", ("", 0))
+    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", case.capability.device.arch or "")
+    if arch and prefix == arch[1] and int(arch[2]) < least:
+        return f"its kernels need {prefix}{least}, this is {arch[0]}"
+    return None
+
+
+def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
+    methods, is_own = table("methods"), name == case.spec.quantization
+    method = methods.get(name, methods["none"])
+    word = method["format"] if method["format"] and case.rates.of(method["format"]) else WORDS[dtype]
+    doubts = [rule["doubt"] for rule in (row, _dtype_rule(case, dtype)) if "doubt" in rule]
+    if "min_arch" in row and case.capability.device.arch is None:
+        doubts.append(f"{name} needs {''.join(map(str, row['min_arch']))} or newer; the descriptor names no arch")
+    refusal = None
+    if case.spec.quantization != "none":
+        refusal = f"the checkpoint is {case.spec.quantization} already"
+    elif case.spec.is_encoder:
+        refusal = f"{name} checkpoints are made of decoders only"
+    elif method["format"] is None or word != method["format"]:
+        refusal = case.rates.why_missing(method["format"] or name)
+    return Candidate(
+        dtype=dtype,
+        quantization=name,
+        compute=word,
+        weights=WeightFormat(method=name, width=WIDTHS[dtype], bits=method["bits"], row_bytes=method["row_bytes"]),
+        option=row.get("option", "--quantization"),
+        requires=(f"{method['obtain']} of {case.spec.name}",) if method["obtain"] and not is_own else (),
+        doubts=tuple(doubts),
+        refusal=None if is_own else refusal,
+    )

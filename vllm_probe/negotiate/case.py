@@ -1,0 +1,103 @@
+"""One question in full: model, device, engine and workload, with the rules that apply."""
+
+from dataclasses import dataclass, replace
+
+from vllm_probe.core.capability import Capability
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.negotiate.laws import Row, band, device_row, table
+from vllm_probe.negotiate.rates import Rates
+from vllm_probe.negotiate.request import Request, Workload, check_pins, workload_of
+from vllm_probe.negotiate.requirements import Requirements, analyse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What every step looks at.
+
+    Attributes:
+        request: the question, its pins checked.
+        workload: requests to serve.
+        need: what the model asks for.
+        capability: the descriptor.
+        rates: its speeds.
+        device_type: first name of its device type.
+        device: rules of that device type.
+        engine: facts of the engine.
+        engine_version: version that counts.
+        law: memory law of that version.
+        total_bytes: memory that the engine sees, null when unknown.
+        usable_bytes: what one process may allocate of it, null when unknown.
+        warnings: doubts that arose so far.
+    """
+
+    request: Request
+    workload: Workload
+    need: Requirements
+    capability: Capability
+    rates: Rates
+    device_type: str
+    device: Row
+    engine: Row
+    engine_version: str
+    law: Row
+    total_bytes: int | None
+    usable_bytes: int | None
+    warnings: tuple[str, ...]
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model."""
+        return self.need.spec
+
+    @property
+    def computes_whole_prompts(self) -> bool:
+        """Whether a step must hold the longest prompt: attention or pooling that looks at all of it."""
+        return self.spec.is_encoder or self.spec.pooling not in (None, "last")
+
+    @property
+    def ranks(self) -> int:
+        """Tensor-parallel ranks."""
+        return int(self.request.pins.get("tensor_parallel_size", 1))
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return int(self.request.pins.get("pipeline_parallel_size", 1))
+
+    def pinned(self, **pins: object) -> "Case":
+        """The same case with more parameters pinned."""
+        return replace(self, request=replace(self.request, pins={**self.request.pins, **pins}))
+
+
+def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case:
+    """The case of `spec` on the device of `capability`.
+
+    Raises:
+        BadUsage: a pin or engine version that means nothing.
+    """
+    engine, memory = table(request.engine), capability.memory
+    version, law, outside = band(request.engine, request.engine_version)
+    name, device = device_row(capability.device_type)
+    rates = Rates(capability, device)
+    request = check_pins(request, spec, engine["max_ranks"])
+    warnings = [outside, *rates.suspects()]
+    if engine["architectures"] and spec.architecture not in engine["architectures"]:
+        shown = ", ".join(engine["architectures"])
+        warnings.append(f"the bundled runtime of this release runs {shown}; {spec.architecture} needs --engine vllm")
+    total = request.device_memory_bytes or memory.total_bytes or memory.usable_bytes
+    usable = request.device_memory_bytes or memory.usable_bytes or total
+    return Case(
+        request=request,
+        workload=workload_of(request, spec),
+        need=analyse(spec),
+        capability=capability,
+        rates=rates,
+        device_type=name,
+        device=device,
+        engine=engine,
+        engine_version=version,
+        law=law,
+        total_bytes=total,
+        usable_bytes=min(usable, total) if usable and total else None,
+        warnings=tuple(warning for warning in warnings if warning),
+    )

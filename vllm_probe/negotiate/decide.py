@@ -1,0 +1,216 @@
+"""Step 3, the record: every parameter of the runtime config with the rule that set it."""
+
+import math
+from typing import Any
+
+from vllm_probe.core.config import Compile, Decision, Rejection
+from vllm_probe.core.units import format_bytes
+from vllm_probe.negotiate.budget import fills_memory, limit_bytes
+from vllm_probe.negotiate.candidates import WORDS
+from vllm_probe.negotiate.laws import table
+from vllm_probe.negotiate.select import Selection
+from vllm_probe.negotiate.sizing import Sized, alignment
+
+_NO_CAPACITY = "the capacity is unknown: give --device-memory"
+_NO_KV = "an encoder keeps no KV cache"
+
+
+class Record:
+    """The decisions of one config, in the order of its fields, and the value of each parameter."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._request = selection.chosen.case.request
+        self.decisions: list[Decision] = []
+        self.values: dict[str, Any] = {}
+        _formats(self, selection)
+        for part in (_context, _kv_cache, _batch, _memory, _ranks, _device, _model):
+            part(self, selection.chosen)
+
+    def set(
+        self, key: str, value: Any, rule: str, *, rejected: tuple[Rejection, ...] = (), option: str = "", **inputs: Any
+    ) -> None:
+        """Enters a parameter; a pinned one says so, whatever the rule would have been."""
+        row, pin = table("parameters")[key], {"compile": "enforce_eager"}.get(key, key)
+        pinned = pin in self._request.pins
+        carried = row["vllm"] if self._request.engine == "vllm" else "not passed on"
+        if self._request.engine == "bundled" and row["bundled"]:
+            carried = "read from runtime.json"
+        self.values[key] = value
+        self.decisions.append(
+            Decision(
+                key=key,
+                value={"enabled": value.enabled, "mode": value.mode} if isinstance(value, Compile) else value,
+                rule=f"pinned by --{pin.replace('_', '-')}" if pinned else rule,
+                pinned=pinned,
+                inputs=inputs,
+                rejected=rejected,
+                would_change=row["would_change"],
+                passed_on=option or ("not passed on" if value is None else carried),
+            )
+        )
+
+
+def _formats(record: Record, selection: Selection) -> None:
+    chosen, case = selection.chosen, selection.chosen.case
+    candidate, word = chosen.candidate, WORDS[chosen.candidate.dtype]
+    rate = case.rates.of(word)
+    record.set(
+        "dtype",
+        candidate.dtype,
+        "the fastest format that the engine runs here without losing range" if rate else "the checkpoint's own format",
+        rejected=selection.dtypes,
+        rate=f"{word} {rate}, {case.request.capability_name}" if rate else case.rates.why_missing(word),
+        checkpoint=f"{case.spec.dtype}, {case.spec.source}",
+    )
+    option = candidate.option if candidate.quantization != "none" else "not passed on: the checkpoint's own"
+    record.set(
+        "quantization",
+        candidate.quantization,
+        selection.rule,
+        rejected=selection.methods,
+        option=option if case.request.engine == "vllm" else "",
+        checkpoint=f"{case.spec.quantization}, {case.spec.source}",
+        parameters=case.need.num_parameters,
+        active_parameters=case.need.active_parameters,
+        weights_bytes=chosen.budget.weights_bytes,
+        accuracy=table("methods").get(candidate.quantization, {}).get("accuracy", "as the checkpoint's"),
+    )
+    rule = "as the activations: an 8-bit cache gains little where memory is not short"
+    per_token = case.need.kv_bytes_per_token(candidate.weights.width, case.ranks)
+    if case.spec.is_encoder:
+        record.set("kv_cache_dtype", None, _NO_KV)
+    else:
+        record.set("kv_cache_dtype", chosen.shape.kv_dtype, rule, bytes_per_token=per_token)
+
+
+def _context(record: Record, chosen: Sized) -> None:
+    case, length, limit = chosen.case, chosen.shape.max_model_len, chosen.case.spec.max_model_len
+    rule = "the model's limit"
+    if length < limit:
+        rule = f"lowered from the model's limit of {limit} to the largest that boots"
+    if not chosen.boots:
+        rule = f"input and output of the workload: it does not boot, and the model's limit is {limit}"
+    longest, tokens = chosen.budget.estimated_max_model_len, case.workload.length
+    record.set("max_model_len", length, rule, model_limit=limit, longest_that_boots=longest, workload_tokens=tokens)
+
+
+def _kv_cache(record: Record, chosen: Sized) -> None:
+    case, budget = chosen.case, chosen.budget
+    if case.spec.is_encoder:
+        for key in ("block_size", "num_kv_blocks", "kv_cache_memory_bytes"):
+            record.set(key, None, _NO_KV)
+        return
+    rule = f"the engine's on {case.device_type}, with blocks a multiple of {alignment(case)} bytes"
+    record.set("block_size", chosen.shape.block_size, rule, source=case.device["source"])
+    unknown = None if case.total_bytes else _NO_CAPACITY
+    record.set("num_kv_blocks", budget.num_kv_blocks, unknown or "KV cache bytes over block bytes")
+    rule = "every sequence of the workload to its end, and one of max_model_len"
+    if fills_memory(case):
+        rule = "all that is left under gpu_memory_utilization"
+    elif case.spec.task == "embed":
+        rule = "one step of the pooling model, or its longest prompt, and 2 %"
+    is_profiled = case.request.engine == "vllm" and fills_memory(case)
+    record.set(
+        "kv_cache_memory_bytes",
+        budget.kv_cache_bytes,
+        unknown or rule,
+        option="not passed on: vLLM profiles what --gpu-memory-utilization leaves"
+        if is_profiled and "kv_cache_memory_bytes" not in case.request.pins
+        else "",
+        tokens=budget.kv_cache_tokens,
+    )
+
+
+def _batch(record: Record, chosen: Sized) -> None:
+    case, shape, work = chosen.case, chosen.shape, chosen.case.workload
+    rule = f"the concurrency of {work.concurrency}"
+    if shape.seqs > work.concurrency:
+        rule = "as many short texts of 16 tokens as a step holds: pooling keeps nothing between steps"
+    elif shape.seqs < work.concurrency:
+        rule = f"the KV cache holds {shape.seqs} of {work.concurrency} sequences of {work.length} tokens"
+        rule = rule if chosen.boots else "it boots with no more, nor with one"
+    record.set("max_num_seqs", shape.seqs, rule, concurrency=work.concurrency, objective=case.request.objective)
+    rule = "the prefill chunk"
+    if shape.tokens > chosen.chunk.rows:
+        whole = "the longest prompt, which this pooling computes whole"
+        rule = whole if case.computes_whole_prompts else "a token a step for every sequence"
+    record.set("max_num_batched_tokens", shape.tokens, rule, prefill_chunk_size=chosen.chunk.rows)
+    width = chosen.candidate.weights.width
+    gemms = [
+        f"{gemm.name} {gemm.k}x{gemm.n} x{gemm.stored or gemm.active}, {gemm.intensity(shape.tokens, width):.0f} FLOP/B"
+        for gemm in case.need.gemms
+    ]
+    record.set("prefill_chunk_size", chosen.chunk.rows, chosen.chunk.rule, gemms=gemms, **chosen.chunk.inputs)
+
+
+def _memory(record: Record, chosen: Sized) -> None:
+    """Share of the device memory that the engine is told to request."""
+    case, requested = chosen.case, chosen.budget.requested_bytes
+    share, rule = case.request.pins.get("gpu_memory_utilization"), _NO_CAPACITY
+    if case.total_bytes and requested is not None and share is None:
+        outside = 0 if case.law["graphs_in_utilization"] else chosen.budget.graph_bytes
+        rule = f"{format_bytes(requested)} of {format_bytes(case.total_bytes)}"
+        exact = (requested - outside) / case.total_bytes
+        share = math.ceil(exact * 10_000 - 0.01) / 10_000 if exact <= 1 else None
+        rule = rule if share else f"{rule}: more than there is"
+    limit, law = limit_bytes(case, chosen.budget.graph_bytes), case.law["fitted"]
+    record.set("gpu_memory_utilization", share, rule, capacity_bytes=case.total_bytes, limit_bytes=limit, law=law)
+
+
+def _ranks(record: Record, chosen: Sized) -> None:
+    case = chosen.case
+    record.set("tensor_parallel_size", case.ranks, "one device was asked for", heads=case.spec.num_heads)
+    record.set("pipeline_parallel_size", case.stages, "one device was asked for", layers=case.spec.num_layers)
+    backend = case.device["collective_backend"] if case.ranks * case.stages > 1 else None
+    rule = f"the library of {case.device_type} devices" if backend else "one rank connects to nobody"
+    record.set("collective_backend", backend, rule)
+
+
+def _device(record: Record, chosen: Sized) -> None:
+    case, capability = chosen.case, chosen.case.capability
+    cores, budget = capability.device.num_units, case.request.threads
+    if case.device_type == "cpu":
+        threads = min(filter(None, (cores, budget)), default=None)
+        rule = "a thread for each core that descriptor and process both have" if threads else "no core count is known"
+        record.set("threads", threads, rule, descriptor=cores, process=budget)
+    else:
+        record.set("threads", None, "not a CPU")
+    stated, needed = capability.memory.alignment_bytes, alignment(case)
+    rule = "the descriptor's" if stated == needed else f"what {case.device_type} devices need"
+    record.set("alignment_bytes", needed, rule, descriptor=stated, source=case.device["source"])
+    scope = capability.execution.memory_fence_scope
+    rule = "the descriptor's" if scope else "the widest, since the descriptor states none"
+    record.set("memory_fence_scope", scope or "system", rule)
+    widths = capability.execution.group_width
+    width = widths.get("optimal") or widths.get("native") or case.device["group_width"]
+    rule = "optimal if measured, else native" if width else "neither descriptor nor device type names one width"
+    record.set("group_width", width if isinstance(width, int) else None, rule, descriptor=widths)
+
+
+def _model(record: Record, chosen: Sized) -> None:
+    case, capability = chosen.case, chosen.case.capability
+    compiled = _compile(chosen)
+    record.set("compile", compiled, compiled.reason)
+    won = {}
+    for name, entry in sorted(capability.primitives.items()):
+        choice = entry.get(chosen.candidate.compute, entry)
+        if isinstance(choice, dict) and isinstance(choice.get("implementation"), str):
+            won[name] = choice["implementation"]
+    rule = "those that won in the descriptor's bench" if won else "the descriptor's bench chose none"
+    record.set("primitives", won, rule)
+    pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
+    record.set("pooling", pooling, f"the checkpoint's, {case.spec.source}" if pooling else "a generator pools nothing")
+    device = case.request.device_id or capability.device.id or capability.device_type
+    record.set("roles", {"main": device}, "one device runs the whole model")
+
+
+def _compile(chosen: Sized) -> Compile:
+    case, backend = chosen.case, chosen.case.device["compile_backend"]
+    reason = None if backend else "no compiler is known for this device type"
+    if not case.engine["has_compiler"]:
+        reason = "the bundled runtime of this release runs eagerly"
+    elif case.request.pins.get("enforce_eager"):
+        reason = "--enforce-eager is pinned"
+    if reason:
+        return Compile(enabled=False, mode=None, backend=None, reason=reason)
+    return Compile(enabled=True, mode="default", backend=backend, reason="vLLM's default; no bench says otherwise")

@@ -1,0 +1,72 @@
+"""The record of a runtime config as a text tree."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vllm_probe.core.codec import to_json
+from vllm_probe.core.config import Estimate, RuntimeConfig
+from vllm_probe.core.units import format_bytes
+
+_Node = tuple[str, Sequence[Any]]
+
+
+def explain(config: RuntimeConfig) -> str:
+    """Every value with its rule, inputs, rejected alternatives, what would change it and who carries it."""
+    head = f"{config.model} on {config.device or config.device_type}, {config.engine} {config.engine_version}"
+    nodes: list[_Node] = [
+        (f"{decision.key} = {_short(decision.value)}{' (pinned)' if decision.pinned else ''}", list(_lines(decision)))
+        for decision in config.decisions
+    ]
+    nodes += [(f"requires {item}", ()) for item in config.requires]
+    nodes += [("budget: " + config.budget.verdict, list(_budget(config))), ("predicted", list(_speed(config)))]
+    for label, lines in (
+        (
+            "alternatives",
+            [f"{a.change}: {a.verdict}, {format_bytes(a.requested_bytes)}, {a.note}" for a in config.alternatives],
+        ),
+        ("warnings", config.warnings),
+    ):
+        nodes += [(label, [(line, ()) for line in lines])] if lines else []
+    return "\n".join([f"{head}, by {config.capability}", *_draw(nodes, "")]) + "\n"
+
+
+def _draw(nodes: Sequence[_Node], indent: str) -> Iterator[str]:
+    for index, (text, children) in enumerate(nodes):
+        is_last = index == len(nodes) - 1
+        yield f"{indent}{'└─ ' if is_last else '├─ '}{text}"
+        yield from _draw(children, indent + ("   " if is_last else "│  "))
+
+
+def _lines(decision: Any) -> Iterator[_Node]:
+    yield f"because {decision.rule}", ()
+    for key, value in decision.inputs.items():
+        yield f"{key}: {_short(value)}", ()
+    for rejection in decision.rejected:
+        yield f"not {_short(rejection.value)}: {rejection.because}", ()
+    yield f"would change with {decision.would_change}", ()
+    yield f"carried by: {decision.passed_on}", ()
+
+
+def _budget(config: RuntimeConfig) -> Iterator[_Node]:
+    for key, value in to_json(config.budget).items():
+        if key != "verdict":
+            shown = format_bytes(value) if key.endswith("_bytes") else _short(value)
+            yield f"{key.removesuffix('_bytes')}: {shown}", ()
+
+
+def _speed(config: RuntimeConfig) -> Iterator[_Node]:
+    yield config.predicted.method, ()
+    for key in ("tokens_per_s", "ttft_s", "tpot_s"):
+        estimate: Estimate = getattr(config.predicted, key)
+        if estimate.value is not None:
+            yield f"{key}: {estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})", ()
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_short(item)}" for key, item in value.items()) or "nothing"
+    if isinstance(value, list):
+        return "; ".join(":".join(map(_short, item)) if isinstance(item, list) else _short(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "null" if value is None else str(value)

@@ -1,0 +1,90 @@
+"""The verb: model, descriptor and request in, runtime config with its record out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from vllm_probe.core.capability import Capability
+from vllm_probe.core.codec import join, to_json
+from vllm_probe.core.config import RuntimeConfig
+from vllm_probe.core.document import Stamp
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.values import JsonValue
+from vllm_probe.negotiate.case import Case, open_case
+from vllm_probe.negotiate.decide import Record
+from vllm_probe.negotiate.predict import predict
+from vllm_probe.negotiate.request import Request
+from vllm_probe.negotiate.select import Selection, alternatives, choose
+
+_OPEN = ("unknown", "decisions")
+
+
+def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: Stamp) -> RuntimeConfig:
+    """The runtime config of `spec` on the device of `capability`, with the reason of every value.
+
+    What does not fit is not an error here: `budget.verdict` says it and `alternatives` rank what would boot.
+
+    Raises:
+        BadUsage: a pin or engine version that means nothing, or that the engine cannot honour on this device.
+    """
+    case = open_case(spec, capability, request)
+    selection = choose(case)
+    chosen, record = selection.chosen, Record(selection)
+    config = RuntimeConfig(
+        schema_version="1.0",
+        **stamp.header(),
+        engine=request.engine,
+        engine_version=case.engine_version if request.engine == "vllm" else stamp.tool_version,
+        device=request.device_id or capability.device.id,
+        device_type=capability.device_type,
+        capability=_name(request, capability),
+        model=spec.weights_path or spec.repository or spec.name,
+        task=spec.task,
+        **record.values,
+        requires=chosen.candidate.requires,
+        budget=chosen.budget,
+        predicted=predict(case, chosen.candidate, chosen.shape, chosen.budget.verdict),
+        decisions=tuple(record.decisions),
+        alternatives=alternatives(selection),
+        warnings=_warnings(case, selection),
+    )
+    return _explained(config)
+
+
+def _name(request: Request, capability: Capability) -> str:
+    if capability.host_fingerprint is None:
+        return request.capability_name
+    return f"{request.capability_name} ({capability.host_fingerprint})"
+
+
+def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
+    found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
+    found += selection.chosen.candidate.doubts
+    if case.spec.weight_bytes is None and case.spec.num_parameters is None:
+        found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
+    if case.engine["cpu_non_torch_gib"] and case.device_type == "cpu":
+        found.append(f"memory of the engine's processes: {case.engine['cpu_non_torch_gib']['source']}")
+    return tuple(dict.fromkeys(found))
+
+
+def _explained(config: RuntimeConfig) -> RuntimeConfig:
+    """`config` with the reason of every null in it."""
+    rules = {f"/{decision.key}": decision.rule for decision in config.decisions}
+    unknown = {}
+    for pointer in _nulls({key: value for key, value in to_json(config).items() if key not in _OPEN}, ""):
+        top = f"/{pointer.split('/')[1]}"
+        unknown[pointer] = {
+            "/device": "neither the request nor the descriptor names a device",
+            "/compile": config.compile.reason,
+            "/predicted": config.predicted.method if config.predicted.ttft_s.value is None else "nothing is generated",
+            "/budget": "the capacity is unknown: give --device-memory",
+            "/alternatives": "the capacity is unknown: give --device-memory",
+        }.get(top) or rules[top]
+    return replace(config, unknown=unknown)
+
+
+def _nulls(value: JsonValue, pointer: str) -> Iterator[str]:
+    if value is None:
+        yield pointer
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _nulls(item, join(pointer, key))

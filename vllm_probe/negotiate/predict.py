@@ -1,0 +1,92 @@
+"""Speed by roofline over the measured curve: how long a request takes with one candidate."""
+
+from dataclasses import dataclass
+
+from vllm_probe.core.config import BudgetVerdict, Estimate, Prediction
+from vllm_probe.negotiate.budget import Shape
+from vllm_probe.negotiate.candidates import Candidate
+from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.laws import Row, by_device
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Times of one candidate: each step takes the longer of its arithmetic and its memory traffic.
+
+    `compute` and `bandwidth` are the shares of the descriptor's rates that the engine reaches.
+    """
+
+    case: Case
+    candidate: Candidate
+    shape: Shape
+    compute: float = 1.0
+    bandwidth: float = 1.0
+
+    def prefill_s(self, rows: int) -> float:
+        """Seconds for one prompt token in a step of `rows` tokens; causal attention sees half of the prompt."""
+        case, rows = self.case, max(1, rows)
+        context = case.workload.input_len / (1 if case.spec.is_encoder else 2)
+        flops = case.need.flops_per_token(samples=False) + case.need.attention_flops(context)
+        read = case.need.read_bytes(rows, self.candidate.weights, samples=False)
+        return self._longer(flops * rows, read, rows) / rows
+
+    def step_s(self) -> float:
+        """Seconds of one decode step of all sequences."""
+        case, context = self.case, self.case.workload.input_len + self.case.workload.output_len / 2
+        flops = case.need.flops_per_token(samples=True) + case.need.attention_flops(context)
+        read = case.need.read_bytes(self.shape.seqs, self.candidate.weights, samples=True)
+        read += self.shape.seqs * context * case.need.kv_bytes_per_token(self.candidate.weights.width)
+        return self._longer(flops * self.shape.seqs, read, self.shape.seqs)
+
+    def tokens_per_s(self) -> float:
+        """Prompt tokens a second of a pooling model, generated ones of a generator."""
+        work = self.case.workload
+        prefill = self.prefill_s(min(self.shape.tokens, self.shape.seqs * work.input_len))
+        if not work.output_len:
+            return 1 / prefill
+        return (
+            self.shape.seqs
+            * work.output_len
+            / (self.shape.seqs * work.input_len * prefill + work.output_len * self.step_s())
+        )
+
+    def ttft_s(self) -> float:
+        """Seconds to the first token or vector of a request that is alone."""
+        work = self.case.workload
+        return work.input_len * self.prefill_s(min(self.shape.tokens, work.input_len))
+
+    def _longer(self, flops: float, read_bytes: float, rows: int) -> float:
+        rate = self.case.rates.at(self.candidate.compute, rows)
+        bandwidth = self.case.rates.bandwidth
+        arithmetic = flops / (rate * 1e9 * self.compute) if rate else 0.0
+        traffic = read_bytes / (bandwidth * 1e9 * self.bandwidth) if bandwidth else 0.0
+        return max(arithmetic, traffic) + self.case.spec.num_layers * float(_speed(self.case)["layer_us"]) * 1e-6
+
+
+def predict(case: Case, candidate: Candidate, shape: Shape, verdict: BudgetVerdict) -> Prediction:
+    """Tokens per second, TTFT and TPOT with bands, or the reason why nothing is predicted."""
+    if verdict not in ("boots", "unknown"):
+        return Prediction(method=f"withheld: it does not boot ({verdict})")
+    if suspects := case.rates.suspects():
+        return Prediction(method=f"withheld: {suspects[0]}")
+    if case.rates.of(candidate.compute) is None or case.rates.bandwidth is None:
+        missing = "bandwidth" if case.rates.bandwidth is None else candidate.compute
+        return Prediction(method=f"withheld: the descriptor gives no rate for {missing}")
+    speed = _speed(case)
+    shares = zip(speed["compute"], speed["bandwidth"], strict=True)
+    low, value, high = (Roofline(case, candidate, shape, compute, bandwidth) for compute, bandwidth in shares)
+    rate = case.rates.of(candidate.compute)
+    return Prediction(
+        tokens_per_s=Estimate(value=value.tokens_per_s(), low=low.tokens_per_s(), high=high.tokens_per_s()),
+        ttft_s=Estimate(value=value.ttft_s(), low=high.ttft_s(), high=low.ttft_s()),
+        tpot_s=Estimate(value=value.step_s(), low=high.step_s(), high=low.step_s())
+        if case.workload.output_len
+        else Estimate(),
+        method=f"each step: the longer of FLOPs over {candidate.compute} {rate} and bytes over"
+        f" {case.rates.bandwidth:g} GB/s, at {speed['compute'][1]:.0%} and {speed['bandwidth'][1]:.0%} of them"
+        f" ({speed['source']})",
+    )
+
+
+def _speed(case: Case) -> Row:
+    return by_device(case.engine["speed"], case.device_type)

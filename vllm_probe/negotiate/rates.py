@@ -1,0 +1,112 @@
+"""What a descriptor says about speed, how it knows, and what of it cannot be believed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vllm_probe.core.capability import Capability
+from vllm_probe.negotiate.laws import Row
+
+_SLACK = 10
+_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Matrix product rate of one number format, in 1e9 operations per second, and how it is known."""
+
+    gflops: float
+    kind: Literal["sustained", "burst"]
+    is_measured: bool
+
+    def __str__(self) -> str:
+        return f"{_figure(self.gflops)} GFLOP/s ({'measured' if self.is_measured else 'stated'}, {self.kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates of one descriptor, whose device type has the rules `device`."""
+
+    capability: Capability
+    device: Row
+
+    def of(self, word: str) -> Rate | None:
+        """Headline rate: sustained, or burst where nothing else exists; weight-only at its best row count."""
+        unit, only = self.capability.compute_units.get(word), self.capability.weight_only.get(word)
+        if unit and unit.sustained_gflops:
+            return Rate(unit.sustained_gflops, "sustained", self._measured(word, "sustained_gflops"))
+        if unit and unit.throughput_gflops:
+            return Rate(unit.throughput_gflops, "burst", self._measured(word, "throughput_gflops"))
+        if only and only.curve:
+            return Rate(max(point[2] for point in only.curve), "burst", is_measured=True)
+        return None
+
+    def at(self, word: str, rows: int) -> float | None:
+        """GFLOP/s at a row count, linear between points of the curve; the headline rate where there is no curve."""
+        headline, curve = self.of(word), self.curve(word)
+        if headline is None or not curve:
+            return headline.gflops if headline else None
+        scale = min(1.0, headline.gflops / max(rate for _, rate in curve)) if headline.kind == "sustained" else 1.0
+        return scale * _interpolate(curve, rows)
+
+    def curve(self, word: str) -> tuple[tuple[int, float], ...]:
+        """Pairs of rows and GFLOP/s, ascending; empty where none was measured."""
+        unit, only = self.capability.compute_units.get(word), self.capability.weight_only.get(word)
+        points = unit.curve if unit else tuple((p[0], p[2]) for p in only.curve) if only else ()
+        return tuple(sorted(point for point in points if point[1] > 0))
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Headline memory bandwidth in GB/s."""
+        return self.capability.memory.bandwidth_gb_s or None
+
+    def why_missing(self, word: str) -> str:
+        """Why a format has no rate."""
+        note = self.capability.measurements.get(f"/compute_units/{word}/throughput_gflops")
+        return f"{word} was not measured: {note.reason}" if note and note.reason else f"the descriptor lists no {word}"
+
+    def suspects(self) -> tuple[str, ...]:
+        """Values that cannot be believed: more than 10x off what such devices reach, or marked so by bench."""
+        notes = self.capability.measurements
+        stated = [
+            (word, f"/compute_units/{word}/throughput_gflops", unit.throughput_gflops)
+            for word, unit in sorted(self.capability.compute_units.items())
+        ]
+        found = []
+        for word, pointer, value in [*stated, ("bandwidth", "/memory/bandwidth_gb_s", self.bandwidth)]:
+            low, high = self.device["plausible"].get(word, (None, None))
+            note = notes.get(pointer)
+            if note and note.status == "suspect":
+                found.append(f"{pointer}: suspect: {note.reason or 'marked by bench'}")
+            is_measured = note is not None and note.source == "measured"
+            if value and low and not is_measured and not low / _SLACK <= value <= high * _SLACK:
+                found.append(f"{pointer} {value:g}: suspect: unit? such devices have {_figure(low)} to {_figure(high)}")
+        return tuple(found)
+
+    def _measured(self, word: str, key: str) -> bool:
+        note = self.capability.measurements.get(f"/compute_units/{word}/{key}")
+        return note is not None and note.source == "measured"
+
+
+def _figure(gflops: float) -> str:
+    return f"{gflops:.0f}" if gflops >= 100 else f"{gflops:.3g}"
+
+
+def _interpolate(curve: Sequence[tuple[int, float]], rows: int) -> float:
+    below = max((point for point in curve if point[0] <= rows), default=curve[0])
+    above = min((point for point in curve if point[0] >= rows), default=curve[-1])
+    if above[0] <= below[0]:
+        return below[1]
+    return below[1] + (above[1] - below[1]) * (rows - below[0]) / (above[0] - below[0])
+
+
+def slower(word: str, rate: Rate, best: str, best_rate: Rate) -> str:
+    """`fp16 was measured 17 times slower than bf16: 56 against 974 GFLOP/s (burst)`."""
+    ratio = best_rate.gflops / rate.gflops
+    times = f"{ratio:.1f}" if ratio < 1.95 else f"{ratio:.0f}"
+    if 1.95 <= ratio < 12.5:
+        times = f"about {_NUMBERS[round(ratio) - 2]}"
+    said = "was measured" if rate.is_measured and best_rate.is_measured else "is stated as"
+    kinds = rate.kind if rate.kind == best_rate.kind else f"{rate.kind} against {best_rate.kind}"
+    figures = f"{_figure(rate.gflops)} against {_figure(best_rate.gflops)} GFLOP/s ({kinds})"
+    return f"{word} {said} {times} times slower than {best}: {figures}"

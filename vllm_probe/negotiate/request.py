@@ -1,0 +1,140 @@
+"""What the user asks for: engine, workload and pinned parameters."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.values import ENGINE_DTYPES, Bytes, Count, Engine, JsonValue, Natural, Objective
+from vllm_probe.negotiate.laws import table
+
+_DTYPES = {"half": "float16", "float": "float32", **{word: word for word in ENGINE_DTYPES.values()}}
+_KV_DTYPES = (*ENGINE_DTYPES.values(), "fp8", "fp8_e4m3", "fp8_e5m2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One question to the negotiator; nothing in it is read from the machine here.
+
+    Attributes:
+        engine: who will run the config.
+        engine_version: version whose laws count, null for the newest known.
+        objective: throughput, latency or memory.
+        concurrency: requests at a time; null: 32, for latency 1.
+        input_len: prompt tokens of a request; null: 512, or what the model takes.
+        output_len: generated tokens of a request; null: 128, 0 for pooling models.
+        device_memory_bytes: capacity, from `--device-memory` or the device; null: the descriptor's.
+        device_id: device that will run it; null: the descriptor's.
+        capability_name: name or path of the descriptor, for the record.
+        threads: CPU threads that this process may use, null when not known.
+        pins: parameter by vLLM's option name with `_`, as the user gave it.
+    """
+
+    engine: Engine = "bundled"
+    engine_version: str | None = None
+    objective: Objective = "throughput"
+    concurrency: Count | None = None
+    input_len: Count | None = None
+    output_len: Natural | None = None
+    device_memory_bytes: Bytes | None = None
+    device_id: str | None = None
+    capability_name: str = "descriptor"
+    threads: Count | None = None
+    pins: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Requests of one kind, all at once; `reason` says why the model cannot serve them at any size."""
+
+    concurrency: int
+    input_len: int
+    output_len: int
+    reason: str | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens of one request."""
+        return self.input_len + self.output_len
+
+
+def workload_of(request: Request, spec: ModelSpec) -> Workload:
+    """The workload with its defaults: 32 (latency 1) x (512 + 128), shortened to what the model takes."""
+    pinned = request.pins.get("max_model_len", spec.max_model_len)
+    limit, output_len, reason = min(spec.max_model_len, pinned), 0, None
+    if spec.task == "generate":
+        output_len = min(128, limit // 2) if request.output_len is None else request.output_len
+    input_len = request.input_len or max(1, min(512, limit - output_len))
+    if pinned > spec.max_model_len:
+        reason = f"--max-model-len {pinned} exceeds the {spec.max_model_len} tokens that {spec.name} takes"
+    elif input_len + output_len > limit:
+        reason = f"{input_len} input and {output_len} output tokens exceed the context of {limit}"
+    concurrency = request.concurrency or (1 if request.objective == "latency" else 32)
+    return Workload(concurrency=concurrency, input_len=input_len, output_len=output_len, reason=reason)
+
+
+def check_pins(request: Request, spec: ModelSpec, max_ranks: int) -> Request:
+    """`request` with every pin in its canonical form; `auto` and `-1` pin nothing.
+
+    Raises:
+        BadUsage: a parameter that cannot be pinned, a value that means nothing, or ranks that do not divide the model.
+    """
+    aliases = {"dtype": _DTYPES, "quantization": table("support")[request.engine]["aliases"]}
+    pins: dict[str, Any] = {}
+    for name, value in request.pins.items():
+        if name not in _PINS:
+            known = ", ".join(sorted(_PINS))
+            raise BadUsage(f"{name!r} is not a parameter that can be pinned", hint=f"these can: {known}")
+        if value not in (None, "auto", -1):
+            accepts, wanted = _PINS[name]
+            if not accepts(value):
+                raise BadUsage(f"--{name.replace('_', '-')} {value} means nothing", hint=f"give {wanted}")
+            pins[name] = aliases.get(name, {}).get(value, value)
+    _check_ranks(pins, spec, max_ranks)
+    seqs, tokens = pins.get("max_num_seqs", 1), pins.get("max_num_batched_tokens", math.inf)
+    if seqs > tokens:
+        message = f"--max-num-seqs {seqs} exceeds --max-num-batched-tokens {tokens}"
+        raise BadUsage(message, hint="every sequence takes a token a step")
+    return replace(request, pins=pins)
+
+
+def ranks_of(heads: int, kv_heads: int) -> tuple[int, ...]:
+    """Tensor-parallel degrees that divide the query heads, and divide or repeat the key/value heads."""
+    return tuple(n for n in range(1, heads + 1) if heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0))
+
+
+def _check_ranks(pins: Mapping[str, Any], spec: ModelSpec, max_ranks: int) -> None:
+    ranks, stages = pins.get("tensor_parallel_size", 1), pins.get("pipeline_parallel_size", 1)
+    fitting = ranks_of(spec.num_heads, spec.num_kv_heads)
+    if ranks * stages > max_ranks:
+        message = f"{ranks * stages} ranks: the bundled runtime runs one device in one process"
+        raise BadUsage(message, hint="use --engine vllm")
+    if ranks not in fitting:
+        shape = f"{spec.num_heads} heads and {spec.num_kv_heads} key/value heads of {spec.name}"
+        message = f"--tensor-parallel-size {ranks} does not divide the {shape}"
+        raise BadUsage(message, hint=f"these do: {', '.join(map(str, fitting))}")
+    if stages > spec.num_layers:
+        message = f"--pipeline-parallel-size {stages} exceeds the {spec.num_layers} layers of {spec.name}"
+        raise BadUsage(message, hint="give at most one stage a layer")
+
+
+_COUNT = (lambda value: type(value) is int and value > 0, "a whole number from 1")
+_PINS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "dtype": (tuple(_DTYPES).__contains__, f"one of auto, {', '.join(_DTYPES)}"),
+    "quantization": (lambda value: isinstance(value, str), "the name of a method, none or auto"),
+    "kv_cache_dtype": (_KV_DTYPES.__contains__, f"one of auto, {', '.join(_KV_DTYPES)}"),
+    "gpu_memory_utilization": (
+        lambda value: type(value) in (int, float) and 0 < value <= 1,
+        "a share above 0, at most 1",
+    ),
+    "enforce_eager": (lambda value: isinstance(value, bool), "true or false"),
+    "max_model_len": _COUNT,
+    "block_size": _COUNT,
+    "kv_cache_memory_bytes": _COUNT,
+    "max_num_seqs": _COUNT,
+    "max_num_batched_tokens": _COUNT,
+    "tensor_parallel_size": _COUNT,
+    "pipeline_parallel_size": _COUNT,
+}

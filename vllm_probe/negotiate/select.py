@@ -1,0 +1,167 @@
+"""Step 3, the choice: which candidate wins with the sizes that fit, and what else would boot."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from vllm_probe.core.config import Alternative, Rejection
+from vllm_probe.core.units import format_bytes
+from vllm_probe.negotiate.candidates import Candidate, match
+from vllm_probe.negotiate.case import Case, open_case
+from vllm_probe.negotiate.request import ranks_of
+from vllm_probe.negotiate.sizing import Sized, size
+
+_LEAST_GAIN = 1.3  # quantization costs accuracy and another checkpoint
+_OTHER_MODELS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What won and by which rule, the checkpoint as it is, its twins, and what was rejected."""
+
+    chosen: Sized
+    rule: str
+    own: Sized
+    twins: tuple[Sized, ...]
+    dtypes: tuple[Rejection, ...]
+    methods: tuple[Rejection, ...]
+
+
+def choose(case: Case) -> Selection:
+    """The best candidate with its sizes: one that boots, then the fastest (objective memory: the smallest).
+
+    Raises:
+        BadUsage: a pinned format or method that the engine cannot run on this device.
+    """
+    found = match(case)
+    own, twins = size(case, found.own), tuple(size(case, twin) for twin in found.twins)
+    pinned = case.request.pins.get("quantization")
+    refusals = [twin.candidate.refusal or _refusal(own, twin) for twin in twins]
+    chosen = max([own, *(twin for twin, refusal in zip(twins, refusals, strict=True) if not refusal)], key=_rank)
+    rule = "the checkpoint as it is" if chosen is own else _praise(own, chosen)
+    if pinned:
+        chosen = next((twin for twin in twins if pinned == twin.candidate.quantization), own)
+        rule = f"--quantization {pinned} is pinned"
+    rejected = [
+        Rejection(
+            value=twin.candidate.quantization,
+            because=rule if pinned else refusal or f"no better than {chosen.candidate.quantization}",
+        )
+        for twin, refusal in zip(twins, refusals, strict=True)
+        if twin is not chosen
+    ]
+    if chosen is not own:
+        rejected.insert(0, Rejection(value=own.candidate.quantization, because=rule))
+    return Selection(
+        chosen=chosen,
+        rule=rule,
+        own=own,
+        twins=twins,
+        dtypes=found.dtypes,
+        methods=(*rejected, *found.methods),
+    )
+
+
+def _rank(sized: Sized) -> tuple[bool, float]:
+    if sized.case.request.objective == "memory":
+        return sized.boots, -sized.budget.weights_bytes
+    return sized.boots, sized.tokens_per_s() or 0.0
+
+
+def _refusal(own: Sized, twin: Sized) -> str | None:
+    """Why a quantized twin is not worth its checkpoint, or null."""
+    if not own.boots:
+        return None if twin.boots else f"it does not fit either: {twin.budget.verdict}"
+    if own.case.request.objective == "memory" or _gain(own, twin) >= _LEAST_GAIN:
+        return None
+    return f"{_praise(own, twin)}: under the {_LEAST_GAIN} that another checkpoint must gain"
+
+
+def _gain(own: Sized, twin: Sized) -> float:
+    before, after = own.tokens_per_s(), twin.tokens_per_s()
+    return after / before if before and after else 0.0
+
+
+def _praise(own: Sized, twin: Sized) -> str:
+    if not own.boots:
+        return f"{own.candidate.quantization} does not fit: {own.budget.verdict}"
+    words = own.candidate.compute, twin.candidate.compute
+    first, second = (own.case.rates.of(word) for word in words)
+    figures = f"{twin.candidate.quantization} computes in {words[1]} at {second}, {words[0]} reaches {first}"
+    return f"{figures}: {_gain(own, twin):.2f} times as fast on this workload"
+
+
+def alternatives(selection: Selection) -> tuple[Alternative, ...]:
+    """The checkpoint's own format when another won; what would boot, nearest first, when this does not."""
+    chosen, own = selection.chosen, selection.own
+    found = []
+    if chosen is not own:
+        note = f"the checkpoint as it is, nothing to obtain; {format_bytes(own.budget.weights_bytes)} of weights"
+        found.append(_alternative(f"--quantization {own.candidate.quantization}", own, note))
+    if not chosen.boots and chosen.budget.verdict != "invalid":
+        found += [*_smaller(selection), *_split(selection), *_other_models(chosen.case)]
+    return tuple(found)
+
+
+def _alternative(change: str, sized: Sized, note: str) -> Alternative:
+    budget, context = sized.budget, f"; context {sized.shape.max_model_len}"
+    return Alternative(
+        change=change,
+        requested_bytes=budget.requested_bytes,
+        verdict=budget.verdict,
+        note=note + context,
+        budget=budget,
+    )
+
+
+def _smaller(selection: Selection) -> Iterator[Alternative]:
+    """The same model here, with less context, a smaller KV cache or smaller weights."""
+    chosen, case = selection.chosen, selection.chosen.case
+    if length := chosen.budget.estimated_max_model_len:
+        shorter = size(case.pinned(max_model_len=length), chosen.candidate)
+        yield _alternative(f"--max-model-len {length}", shorter, "shorter requests")
+    if case.engine["has_fp8_kv"] and case.device["has_fp8_kv"] and not case.spec.is_encoder:
+        cached = size(case.pinned(kv_cache_dtype="fp8"), chosen.candidate)
+        if cached.boots:
+            yield _alternative("--kv-cache-dtype fp8", cached, "keys and values lose precision")
+    for twin in selection.twins:
+        if twin.boots and twin.candidate.requires:
+            yield _alternative(
+                f"--quantization {twin.candidate.quantization}", twin, f"needs {twin.candidate.requires[0]}"
+            )
+
+
+def _split(selection: Selection) -> Iterator[Alternative]:
+    """The fewest tensor-parallel ranks with which the chosen format boots, and the smallest one."""
+    case, chosen = selection.chosen.case, selection.chosen.candidate
+    smallest = min((twin.candidate for twin in selection.twins), key=_bits, default=chosen)
+    for candidate in dict.fromkeys([chosen, smallest]):
+        for ranks in ranks_of(case.spec.num_heads, case.spec.num_kv_heads):
+            if case.ranks < ranks <= case.engine["max_ranks"]:
+                split = size(case.pinned(tensor_parallel_size=ranks), candidate)
+                if split.boots:
+                    method = f" --quantization {candidate.quantization}" if candidate.requires else ""
+                    note = " and ".join([f"needs {ranks} such devices", *candidate.requires])
+                    yield _alternative(f"--tensor-parallel-size {ranks}{method}", split, note)
+                    break
+
+
+def _bits(candidate: Candidate) -> float:
+    return candidate.weights.bytes_per_weight
+
+
+def _other_models(case: Case) -> Iterator[Alternative]:
+    """The largest models of the catalogue that boot for the same task and workload."""
+    from vllm_probe.models import catalogue
+
+    found = []
+    for name in catalogue.entries():
+        spec, known = catalogue.load(name), case.engine["architectures"]
+        engine = case.request.engine if known is None or spec.architecture in known else "vllm"
+        if spec.task == case.spec.task and name != case.spec.name:
+            request = replace(case.request, engine=engine, engine_version=None, pins={})
+            found.append(choose(open_case(spec, case.capability, request)).chosen)
+    found = [other for other in found if other.boots]
+    for other in sorted(found, key=lambda other: other.budget.weights_bytes, reverse=True)[:_OTHER_MODELS]:
+        engine = other.case.request.engine
+        change = f"--model {other.case.spec.name}" + (f" --engine {engine}" if engine != case.request.engine else "")
+        yield _alternative(change, other, f"{format_bytes(other.budget.weights_bytes)} of weights")

@@ -1,0 +1,153 @@
+"""Step 3, the numbers of one candidate: prefill chunk, batch and context that fit."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from vllm_probe.core.config import MemoryBudget
+from vllm_probe.core.values import JsonValue
+from vllm_probe.negotiate.budget import Shape, account
+from vllm_probe.negotiate.candidates import Candidate
+from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.predict import Roofline
+from vllm_probe.negotiate.requirements import WIDTHS
+
+_CHUNK_RANGE = (256, 8192)
+_DEFAULT_CHUNK = 512
+_TRANSFER_TOKENS = 65536  # tokens x GB/s for each transfer in flight, the rule for descriptors without curves
+_PLATEAU = 0.95
+_SHORT_TEXT = 16  # tokens; an embedding step is filled even by texts this short
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Tokens of one prompt computed together, the rule that found them, and what it looked at."""
+
+    rows: int
+    rule: str
+    inputs: dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A candidate with the sizes that fit, and every byte of it."""
+
+    case: Case
+    candidate: Candidate
+    chunk: Chunk
+    shape: Shape
+    budget: MemoryBudget
+
+    @property
+    def boots(self) -> bool:
+        """Whether it can start as far as is known."""
+        return self.budget.verdict in ("boots", "unknown")
+
+    def tokens_per_s(self) -> float | None:
+        """Speed at the descriptor's rates, to compare candidates; null without a rate."""
+        known = self.case.rates.of(self.candidate.compute)
+        return Roofline(self.case, self.candidate, self.shape).tokens_per_s() if known else None
+
+    def holds_workload(self) -> bool:
+        """Whether the KV cache holds every sequence to its end, beside the block that the engine holds back."""
+        blocks = self.shape.seqs * -(-self.case.workload.length // self.shape.block_size)
+        return self.budget.verdict == "boots" and blocks < (self.budget.num_kv_blocks or 0)
+
+
+def size(case: Case, candidate: Candidate) -> Sized:
+    """The longest context and the largest batch that fit; what cannot boot is sized for the workload alone."""
+    chunk, wanted, pins = prefill_chunk(case, candidate), case.workload.concurrency, case.request.pins
+    top = case.spec.max_model_len
+    if case.computes_whole_prompts:
+        top = min(top, pins.get("max_num_batched_tokens", top))
+
+    def at(length: int, seqs: int = wanted) -> Sized:
+        shape = _shape(case, candidate, chunk, length, seqs)
+        return Sized(case, candidate, chunk, shape, account(case, candidate, shape))
+
+    def longest(seqs: int) -> int:
+        return _largest(top, lambda length: at(length, seqs).budget.verdict == "boots")
+
+    pinned = pins.get("max_model_len")
+    if case.total_bytes is None:
+        return at(pinned or top)
+    length, seqs = pinned or max(longest(wanted), min(case.workload.length, top)), wanted
+    if fewer := case.spec.task == "generate" and "max_num_seqs" not in pins:
+        seqs = max(1, _largest(wanted, lambda count: at(length, count).holds_workload()))
+    best = at(length, seqs)
+    possible = length if best.boots and not pinned else longest(seqs if best.boots or not fewer else 1)
+    return replace(best, budget=replace(best.budget, estimated_max_model_len=possible))
+
+
+def prefill_chunk(case: Case, candidate: Candidate) -> Chunk:
+    """Rows from the measured rate curve, or from bandwidth and transfers, or the default."""
+    default = f"{_DEFAULT_CHUNK} by default: the descriptor has neither a rate curve nor bandwidth and transfers"
+    found = _from_curve(case, candidate) or _from_transfers(case) or Chunk(_DEFAULT_CHUNK, default, {})
+    pinned = case.request.pins.get("max_num_batched_tokens", found.rows)
+    cut = f", cut to --max-num-batched-tokens {pinned}" if pinned < found.rows else ""
+    return replace(found, rows=min(found.rows, pinned), rule=found.rule + cut)
+
+
+def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
+    """Smallest row count on the plateau of matrix products, and twice the ridge point F width / (2 BW)."""
+    curve, bandwidth = case.rates.curve(candidate.compute), case.rates.bandwidth
+    if len(curve) < 2:
+        return None
+    plateau = max(rate for _, rate in curve)
+    rows = next(rows for rows, rate in curve if rate >= _PLATEAU * plateau)
+    inputs = {"curve": [list(point) for point in curve], "plateau_gflops": plateau, "bandwidth_gb_s": bandwidth}
+    rule = f"smallest row count with {_PLATEAU:.0%} of the {candidate.compute} plateau of {plateau:.4g} GFLOP/s"
+    if bandwidth:
+        ridge = plateau * candidate.weights.bytes_per_weight / (2 * bandwidth)
+        rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))
+        rule += f", at least twice the ridge point of {ridge:.0f} tokens"
+    return Chunk(rows, rule, inputs)
+
+
+def _from_transfers(case: Case) -> Chunk | None:
+    transfers, bandwidth = case.capability.dma.max_concurrent_transfers, case.rates.bandwidth
+    if not transfers or not bandwidth:
+        return None
+    exact, (low, high) = _TRANSFER_TOKENS * transfers / bandwidth, _CHUNK_RANGE
+    figures = f"{_TRANSFER_TOKENS} x {transfers} transfers / {bandwidth:g} GB/s = {exact:.4g}"
+    return Chunk(
+        min(max(1 << round(math.log2(max(exact, 1))), low), high),
+        f"no rate curve: {figures}, to a power of two from {low} to {high}",
+        {"max_concurrent_transfers": transfers, "bandwidth_gb_s": bandwidth},
+    )
+
+
+def _largest(top: int, holds: Callable[[int], bool]) -> int:
+    """Largest number from 1 to `top` that `holds`, 0 if none; what holds must hold for all smaller numbers."""
+    if holds(top):
+        return top
+    low, high = 0, top
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _shape(case: Case, candidate: Candidate, chunk: Chunk, length: int, seqs: int) -> Shape:
+    pins = case.request.pins
+    seqs = pins.get("max_num_seqs", max(seqs, chunk.rows // _SHORT_TEXT) if case.spec.task == "embed" else seqs)
+    tokens = max(chunk.rows, seqs, length if case.computes_whole_prompts else 1)
+    tokens = pins.get("max_num_batched_tokens", tokens)
+    kv_dtype = pins.get("kv_cache_dtype", candidate.dtype)
+    block, row = case.device["block_size"], case.need.kv_bytes_per_layer(WIDTHS[kv_dtype], case.ranks)
+    while block * row % alignment(case):
+        block *= 2
+    return Shape(
+        max_model_len=length,
+        seqs=min(seqs, tokens),
+        tokens=tokens,
+        block_size=pins.get("block_size", block),
+        kv_dtype=kv_dtype,
+        has_graphs=case.device["has_graphs"] and case.engine["has_compiler"] and not pins.get("enforce_eager"),
+    )
+
+
+def alignment(case: Case) -> int:
+    """Alignment of blocks and buffers: the descriptor's, at least what the device type needs."""
+    stated = case.capability.memory.alignment_bytes or case.device["alignment_bytes"]
+    return max(stated, int(case.device["alignment_minimum"]))
