@@ -86,8 +86,12 @@ def _estimate(estimate: Estimate, factor: float, unit: str) -> str:
         return ""
     band = ""
     if estimate.low is not None and estimate.high is not None:
-        band = f"  ({estimate.low * factor:,.3g} to {estimate.high * factor:,.3g}{unit})"
-    return f"{estimate.value * factor:,.3g}{unit}{band}"
+        band = f" ({_rounded(estimate.low * factor)} to {_rounded(estimate.high * factor)}{unit})"
+    return f"{_rounded(estimate.value * factor)}{unit}{band}"
+
+
+def _rounded(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 def _alternatives(config: RuntimeConfig) -> RenderableType:
