@@ -153,8 +153,15 @@ def _memory(record: Record, chosen: Sized) -> None:
         exact = (requested - outside) / case.total_bytes
         share = math.ceil(exact * 10_000 - 0.01) / 10_000 if exact <= 1 else None
         rule = rule if share else f"{rule}: more than there is"
-    limit, law = limit_bytes(case, chosen.budget.graph_bytes), case.law["fitted"]
-    record.set("gpu_memory_utilization", share, rule, capacity_bytes=case.total_bytes, limit_bytes=limit, law=law)
+    record.set(
+        "gpu_memory_utilization",
+        share,
+        rule,
+        capacity_bytes=case.total_bytes,
+        limit_bytes=limit_bytes(case, chosen.budget.graph_bytes),
+        residual_gib=case.engine["residual_gib"],
+        law=f"fitted to {case.law['fitted']}; {case.law['source']}",
+    )
 
 
 def _ranks(record: Record, chosen: Sized) -> None:
