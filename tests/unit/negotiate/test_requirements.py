@@ -15,7 +15,7 @@ from tests.unit.negotiate.cases import (
     QWEN3_8B,
     QWEN3_30B_A3B,
 )
-from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.model import MlaShape, ModelSpec, MoeShape
 from vllm_probe.negotiate.requirements import Gemm, WeightFormat, analyse
 
 BF16 = WeightFormat(method="none", width=2)
@@ -58,6 +58,25 @@ def test_shared_indexers_are_counted_once() -> None:
     need = analyse(GLM_5_3)
     assert need.num_parameters / 1e9 == pytest.approx(743.4, abs=0.05)
     assert need.kv_bytes_per_token(2) == 89_856 + 21 * 132
+
+
+def test_latent_attention_without_query_compression_or_indexer_is_deepseek_v2_lite() -> None:
+    lite = replace(
+        GLM_5_3,
+        name="DeepSeek-V2-Lite",
+        num_layers=27,
+        hidden_size=2048,
+        num_heads=16,
+        num_kv_heads=16,
+        head_dim=192,
+        intermediate_size=10944,
+        vocab_size=102400,
+        moe=MoeShape(num_experts=64, num_active=6, num_shared=2, expert_intermediate=1408, num_dense_layers=1),
+        mla=MlaShape(q_rank=None, kv_rank=512, nope_dim=128, rope_dim=64, v_dim=128),
+    )
+    need = analyse(lite)
+    assert need.weight_bytes(BF16) / GIB == pytest.approx(29.26, abs=0.005)
+    assert need.kv_bytes_per_token(2) == 31_104
 
 
 def test_minilm_is_its_checkpoint_without_the_pooler_that_nothing_uses() -> None:

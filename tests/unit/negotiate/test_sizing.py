@@ -67,6 +67,7 @@ def test_it_is_at_least_twice_the_ridge_point() -> None:
     early = CPU | {"compute_units": {"bf16": {"throughput_gflops": 974, "curve": [[1, 970], [128, 974]]}}}
     assert chunk(MINILM, early).rows == 64
     assert "twice the ridge point of 29 tokens" in chunk(MINILM, early).rule
+    assert chunk(MINILM, early | {"memory": {}}).rows == 1
 
 
 def test_a_pinned_batch_cuts_the_chunk() -> None:
