@@ -231,6 +231,15 @@ def test_a_request_that_means_nothing_is_refused(
         tiny_engine.embed(inputs, **options)
 
 
+def test_the_first_token_ids_are_remarked_once(load: Load, caplog: pytest.LogCaptureFixture) -> None:
+    engine, _ = load()
+    engine.embed("the river")
+    assert "token ids" not in caplog.text
+    for _ in range(2):
+        engine.embed([[4, 5]])
+    assert caplog.text.count("come from this model's tokenizer") == 1
+
+
 def test_one_text_needs_no_list(tiny_engine: Engine) -> None:
     assert tiny_engine.embed("the river").vectors.shape == (1, 32)
 

@@ -135,6 +135,14 @@ def test_an_unknown_model_is_404_and_an_alias_is_not(app: FastAPI) -> None:
     assert post(app, {"input": "a", "model": "alias"}).json()["model"] == "tiny"
 
 
+def test_without_served_names_the_model_has_its_own_and_that_of_the_config(tiny: Path) -> None:
+    engine = load_engine(tiny, model="./there")
+    app = create_app(engine, ServerOptions())
+    assert [item["id"] for item in call(app, "GET", "/v1/models").json()["data"]] == [engine.spec.name, "./there"]
+    assert post(app, {"input": "a", "model": "./there"}).json()["model"] == engine.spec.name
+    engine.close()
+
+
 def test_unknown_routes_and_methods_give_error_objects(app: FastAPI) -> None:
     assert_error(call(app, "GET", "/v1/nothing"), 404, "Not Found")
     assert_error(call(app, "GET", "/v1/embeddings"), 405, "Method Not Allowed")

@@ -1,5 +1,7 @@
 """The request queue: order, budget, accounting, refusal and the end."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable
 
@@ -63,6 +65,19 @@ def test_a_prompt_longer_than_the_budget_runs_alone() -> None:
 def test_prompts_of_a_step_are_sorted_by_length_and_keep_their_index() -> None:
     plan = step(queue(request(3, 1, 2)))
     assert [(prompt.index, prompt.num_tokens) for prompt in plan.prompts] == [(1, 1), (2, 2), (0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "parts"),
+    [(1, [(1,), (2,), (3,), (4,)]), (3, [(1, 2), (3,), (4,)]), (7, [(1, 2, 3), (4,)]), (10, [(1, 2, 3, 4)])],
+)
+def test_a_plan_is_split_into_parts_of_whole_prompts(max_tokens: int, parts: list[tuple[int, ...]]) -> None:
+    assert [part.lengths for part in step(queue(request(4, 2, 3, 1))).split(max_tokens)] == parts
+
+
+def test_scheduling_needs_no_torch() -> None:
+    code = "import sys, vllm_probe.runtime.sched.queue; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_request_is_complete_with_its_last_prompt() -> None:

@@ -19,12 +19,13 @@ def pool(states: torch.Tensor, lengths: Sequence[int], method: Pooling) -> torch
     Returns:
         [len(lengths), hidden], float32.
     """
+    counts = torch.tensor(lengths, device=states.device)
     if method == "mean":
-        return torch.stack([part.float().mean(0) for part in states.split(list(lengths))])
-    ends = torch.tensor(lengths, device=states.device).cumsum(0)
-    if method == "last":
-        return states[ends - 1].float()
-    return states[ends - torch.tensor(lengths, device=states.device)].float()
+        owner = torch.arange(len(counts), device=states.device).repeat_interleave(counts)
+        sums = states.new_zeros((len(counts), states.shape[1]), dtype=torch.float32)
+        return sums.index_add_(0, owner, states.float()) / counts[:, None]
+    ends = counts.cumsum(0)
+    return states[ends - 1 if method == "last" else ends - counts].float()
 
 
 def normalize(vectors: torch.Tensor) -> torch.Tensor:

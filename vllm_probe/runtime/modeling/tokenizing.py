@@ -1,5 +1,6 @@
 """From texts and token ids to prompts that the model can run."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from vllm_probe.runtime.sched.request import RequestError
 
 Input: TypeAlias = str | Sequence[int]
 _MAX_TOKENIZER_BYTES = 64 << 20
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class PromptReader:
         self._spec = spec
         self._max_model_len = max_model_len
         self._tokenizer = _load_tokenizer(Path(spec.weights_path or ""))
+        self._saw_token_ids = False  # LangChain sends those of another model: its issue 12854
         self._specials = frozenset(self._tokenizer.encode("").ids) if self._tokenizer else frozenset()
 
     def read(self, inputs: Sequence[Input], truncate_prompt_tokens: int | None = None) -> Prompts:
@@ -74,6 +77,9 @@ class PromptReader:
             raise RequestError(f"{place} is empty")
         if isinstance(item, str):
             return self._read_text(item, limit, place)
+        if not self._saw_token_ids:
+            self._saw_token_ids = True
+            _log.warning("token ids received: check that they come from this model's tokenizer")
         if min(item) < 0 or max(item) >= self._spec.vocab_size:
             raise RequestError(f"{place} has token ids outside 0 to {self._spec.vocab_size - 1}")
         if not self._is_cut(len(item), limit, place):

@@ -37,7 +37,8 @@ class ServerOptions:
         host: address to listen on.
         port: TCP port, 0 for a free one.
         api_key: bearer token that every route but /health and /live needs, null for none.
-        served_model_names: names that requests may give; the first is answered with, default the model's own.
+        served_model_names: names that requests may give; the first is answered with; default the model's own
+            and the one in the config.
         max_body_bytes: largest request body.
         drain_timeout_s: how long admitted requests may take after SIGTERM.
     """
@@ -94,7 +95,7 @@ class _Routes:
     def __init__(self, engine: Engine, options: ServerOptions) -> None:
         self._engine = engine
         self._options = options
-        self._names = options.served_model_names or (engine.spec.name,)
+        self._names = options.served_model_names or tuple(dict.fromkeys((engine.spec.name, engine.config.model)))
         self._created = int(time.time())
         self._metrics = Metrics(engine, self._names[0])
         # One thread tokenizes, so that it never takes more than one core from the forward pass.
