@@ -109,13 +109,23 @@ def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path |
     from vllm_probe.host.fingerprint import make_stamp
 
     host = host or open_host()
+    text = "\n".join([*_transcripts(host), log or ""])
     if record is None:
-        return diagnose(host, discover(host), make_stamp(host), log)
+        return diagnose(host, discover(host), make_stamp(host), text)
     from vllm_probe.host.record import RecordingHost, write_recording
 
     if (record / "scene.json").exists():
         raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")
     recorder = RecordingHost(host)
-    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log)
+    found = diagnose(recorder, discover(recorder), make_stamp(recorder), text)
     write_recording(recorder, record)
     return found
+
+
+def _transcripts(host: "Host") -> tuple[str, ...]:
+    """What commands printed that a recording holds and nothing here runs."""
+    if not is_replay(host):
+        return ()
+    from vllm_probe.host.replay import ReplayHost
+
+    return host.transcripts() if isinstance(host, ReplayHost) else ()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_probe.api.looking import discover, judged_devices, open_host
-from vllm_probe.core.errors import UnwritableOutput
+from vllm_probe.core.errors import DeviceUnavailable, UnwritableOutput
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def bench(
         make_folder(output)
     made = []
     for on in chosen:
+        if not on.usable:
+            raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")
         kept = state and state / file_name(on.id)
         target = output / file_name(on.id) if output and every else output or kept
         if target:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from vllm_probe.cli.options import AsJson
+
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
@@ -29,7 +31,7 @@ def bench(
     only: Annotated[
         str | None, typer.Option(metavar="LIST", help="Measure these only: gemm, memory.", show_default="everything")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the document; with all, an array of them.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measures number formats and memory of a device, and writes them down as its capability document.
 

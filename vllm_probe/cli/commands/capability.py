@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from vllm_probe.cli.options import AsJson, Device
+
 app = typer.Typer(
     add_completion=False, rich_markup_mode="markdown", help="Shows, checks and finds capability documents."
 )
@@ -14,7 +16,7 @@ app = typer.Typer(
 def show(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="File, or name of a descriptor on the search path.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Shows what a descriptor says a device can do."""
     from vllm_probe import api
@@ -53,10 +55,7 @@ def validate(
 @app.command()
 def path(
     ctx: typer.Context,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Device id, vendor or device type.", show_default="the picked device"),
-    ] = None,
+    device: Device = None,
 ) -> None:
     """Shows where descriptors of a device are looked for, what was found there, and which one is used."""
     from vllm_probe import api

@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
+from vllm_probe.cli.options import AsJson
+
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
 @app.command()
 def detect(
     ctx: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the inventory document instead of a table.")] = False,
+    as_json: AsJson = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the inventory document there.", show_default="not saved")
     ] = None,

@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
+from vllm_probe.cli.options import AsJson
+
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
 @app.command()
 def doctor(
     ctx: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings document instead of text.")] = False,
+    as_json: AsJson = False,
     record: Annotated[
         Path | None,
         typer.Option(

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from vllm_probe.cli.options import AsJson, Device
+
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 PINS = (
@@ -46,10 +48,7 @@ def negotiate(
             show_default="the one that `capability path` shows, else a quick bench",
         ),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Device id, vendor or device type.", show_default="the picked device"),
-    ] = None,
+    device: Device = None,
     device_memory: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Device memory, such as 24GiB.", show_default="the descriptor's or device's"),
@@ -84,7 +83,7 @@ def negotiate(
         typer.Option(metavar="FILE", help="Save the config there.", show_default="runtime.json; none with --json"),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print how each value was decided, as a tree.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the config document instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Turns what a device can do into a runtime config for a model, with a reason for each value.
 

@@ -17,7 +17,7 @@ def render(config: RuntimeConfig) -> Group:
         Text.assemble(
             (config.model, "bold"), f" on {config.device or config.device_type} with the {config.engine} engine"
         ),
-        Text(f"measured by {config.capability}", style="dim"),
+        Text(f"descriptor: {config.capability}", style="dim"),
         Text(),
         decisions(config),
         heading("memory"),
@@ -42,7 +42,8 @@ def decisions(config: RuntimeConfig) -> RenderableType:
             without.setdefault(decision.rule, []).append(decision.key)
             continue
         value = Text(_value(decision.value), style="bold magenta" if decision.pinned else "bold")
-        why = Text.assemble(decision.rule, (f"\nchanges with {decision.would_change}", "dim"))
+        against = "".join(f"\nnot {_value(other.value)}: {other.because}" for other in decision.rejected)
+        why = Text.assemble(decision.rule, against, (f"\nchanges with {decision.would_change}", "dim"))
         rows.add_row(decision.key, value, why)
     for rule, keys in without.items():
         rows.add_row("\n".join(keys), "-", rule)

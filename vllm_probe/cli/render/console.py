@@ -13,7 +13,12 @@ from vllm_probe.core.device import Verdict
 SEVERITY_STYLES = {"blocks": "bold red", "degrades": "yellow", "latent": "cyan", "info": "dim"}
 VERDICT_STYLES = {"usable": "green", "limited": "yellow", "unusable": "bold red", "hidden": "magenta", "unknown": "dim"}
 
-JUDGEMENT_STYLES = {"normal": "green", "measured": "green", "low": "yellow", "suspect": "bold red", "skipped": "dim"}
+JUDGEMENT_STYLES = {
+    **dict.fromkeys(("normal", "measured"), "green"),
+    **dict.fromkeys(("low", "noisy", "throttled"), "yellow"),
+    **dict.fromkeys(("suspect", "error"), "bold red"),
+    **dict.fromkeys(("skipped", "unsupported"), "dim"),
+}
 BUDGET_STYLES = {
     "boots": "green",
     "unknown": "yellow",
