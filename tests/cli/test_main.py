@@ -157,6 +157,23 @@ def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
     assert missing_extra(ModuleNotFoundError(name="vllm_probe.absent")) is None
 
 
+_WITHOUT = (
+    "import sys; sys.modules[sys.argv[1]] = None; from vllm_probe.cli.main import main; sys.exit(main(sys.argv[2:]))"
+)
+
+
+@pytest.mark.parametrize("module", ["torch", "fastapi", "tokenizers"])
+def test_a_command_without_its_extra_says_which_to_install(cli: Cli, module: str) -> None:
+    assert cli("negotiate", "--model", "all-MiniLM-L6-v2", "--capability", "cpu.json").code == 0
+    for command in (["serve", "--port", "0"], *([["bench"]] if module == "torch" else [])):
+        argv = [sys.executable, "-c", _WITHOUT, module, *command]
+        ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        assert ended.returncode == 3
+        assert "[missing-extra]" in ended.stderr
+        assert "pip install 'vllm-probe[runtime]'" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
 def test_a_reader_that_goes_away_changes_nothing() -> None:
     command = f"{sys.executable} -m vllm_probe schema runtime | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)

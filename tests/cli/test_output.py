@@ -63,6 +63,16 @@ def test_json_prints_what_output_saves(cli: Cli, command: str) -> None:
     assert Path("saved.json").stat().st_mode & 0o077 == 0
 
 
+def test_colour_is_for_those_who_want_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    green = "\x1b[32musable"
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert green in cli("detect").out
+    assert green not in cli("--no-color", "detect").out
+    assert "\x1b[3" not in cli("--no-color", "--help").out
+
+
 def test_no_table_is_wider_than_the_terminal(cli: Cli) -> None:
     lines = cli(*COMMANDS["negotiate"], width=80).out.splitlines()
     assert max(map(len, lines)) <= 80

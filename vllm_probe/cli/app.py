@@ -1,5 +1,6 @@
 """The command tree: global options, and commands that are imported when they are called."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -64,6 +65,11 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _drop_colour(wanted: bool) -> None:
+    if wanted:
+        os.environ["NO_COLOR"] = "1"  # noqa: TID251 - for rich, typer's help and our own children alike
+
+
 @app.callback()
 def options(
     ctx: typer.Context,
@@ -79,8 +85,11 @@ def options(
         Literal["debug", "info", "warning", "error"] | None,
         typer.Option(help="Log to stderr from this level on.", show_default="warnings only"),
     ] = None,
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colour; NO_COLOR=1 does the same.")] = False,
-    version: Annotated[  # noqa: ARG001 - handled by its callback
+    no_color: Annotated[  # noqa: ARG001 - handled by its callback
+        bool,
+        typer.Option("--no-color", callback=_drop_colour, is_eager=True, help="No colour, as with NO_COLOR=1."),
+    ] = False,
+    version: Annotated[  # noqa: ARG001 - as above
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
@@ -94,4 +103,4 @@ def options(
         import logging
 
         logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    ctx.obj = Terminal(replay=Path(replay) if replay else None, no_color=no_color)
+    ctx.obj = Terminal(Path(replay) if replay else None)

@@ -22,12 +22,10 @@ class Terminal:
 
     Attributes:
         replay: recording that stands for this machine, or null.
-        no_color: colour is switched off.
     """
 
-    def __init__(self, *, replay: Path | None, no_color: bool) -> None:
+    def __init__(self, replay: Path | None) -> None:
         self.replay = replay
-        self.no_color = no_color
 
     @cached_property
     def host(self) -> "Host":
@@ -75,7 +73,7 @@ class Terminal:
         """Prints `parts` on stdout, in colour on a terminal and plain in a pipe."""
         from vllm_probe.cli.render.console import as_text
 
-        write(as_text(*parts, no_color=self.no_color))
+        write(as_text(*parts))
 
     def say(self, line: str) -> None:
         """Prints one line on stderr."""
@@ -85,7 +83,7 @@ class Terminal:
         """A `Progress` on stderr: a bar on a terminal, else one line per step."""
         from vllm_probe.cli.render.progress import bar, lines
 
-        return bar(title, no_color=self.no_color) if sys.stderr.isatty() else lines(title)
+        return bar(title) if sys.stderr.isatty() else lines(title)
 
 
 def write(text: str) -> None:

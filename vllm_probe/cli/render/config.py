@@ -41,7 +41,8 @@ def decisions(config: RuntimeConfig) -> RenderableType:
         if decision.value is None:
             without.setdefault(decision.rule, []).append(decision.key)
             continue
-        value = Text(_value(decision.value), style="bold magenta" if decision.pinned else "bold")
+        shown = format_bytes(decision.value) if decision.key.endswith("_bytes") else _value(decision.value)
+        value = Text(shown, style="bold magenta" if decision.pinned else "bold")
         against = "".join(f"\nnot {_value(other.value)}: {other.because}" for other in decision.rejected)
         why = Text.assemble(decision.rule, against, (f"\nchanges with {decision.would_change}", "dim"))
         rows.add_row(decision.key, value, why)

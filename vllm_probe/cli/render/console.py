@@ -28,9 +28,9 @@ BUDGET_STYLES = {
 }
 
 
-def as_text(*parts: RenderableType, no_color: bool) -> str:
+def as_text(*parts: RenderableType) -> str:
     """What `parts` look like on stdout: its width, and its colours if it has any."""
-    console = Console(no_color=no_color or None, highlight=False)
+    console = Console(highlight=False)
     with console.capture() as capture:
         for part in parts:
             console.print(part, crop=False)  # a command that must be typed is never cut

@@ -8,13 +8,13 @@ from vllm_probe.core.progress import Progress
 
 
 @contextmanager
-def bar(title: str, *, no_color: bool) -> Iterator[Progress]:
+def bar(title: str) -> Iterator[Progress]:
     """A bar with the current step and the time so far."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    console = Console(stderr=True, no_color=no_color or None)
+    console = Console(stderr=True)
     columns = (
         TextColumn(title),
         BarColumn(),
