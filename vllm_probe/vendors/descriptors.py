@@ -135,7 +135,7 @@ def named_capability(name: str, manager: PortableDeviceManager, fingerprint: str
         from difflib import get_close_matches
 
         near = get_close_matches(name, known, n=5, cutoff=0.4)
-        hint = f"did you mean {', '.join(near)}?" if near else "give a file, or see `vllm-probe capability list`"
+        hint = f"did you mean {', '.join(near)}?" if near else "give a file, or see `vllm-probe capability path`"
         raise UnknownName(f"no capability descriptor is called {name!r}", hint=hint)
     return known[name], load_capability(known[name])
 
