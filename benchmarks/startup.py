@@ -59,7 +59,11 @@ def main() -> None:
         for turn in range(turns + 1):
             for name, command in measured.items():
                 begin = time.perf_counter()
-                subprocess.run(command, stdout=subprocess.DEVNULL, cwd=folder, env=environment, check=False)
+                ended = subprocess.run(
+                    command, capture_output=True, text=True, cwd=folder, env=environment, check=False
+                )
+                if ended.returncode > 1:
+                    sys.exit(f"{name} failed:\n{ended.stderr}")
                 if turn:  # the first fills the caches
                     times[name].append(time.perf_counter() - begin)
     base = statistics.median(times["typer hello"])
