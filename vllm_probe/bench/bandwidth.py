@@ -33,7 +33,4 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
         method = f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not"
         return Work(calls=(call,), amount=credited * size, method=method, doubts=doubts)
 
-    return [
-        Case(key=(kind, 0), title=f"memory {kind}", unit="GB/s", prepare=partial(prepare, kind), band=None)
-        for kind in KINDS
-    ]
+    return [Case(key=(kind, 0), title=f"memory {kind}", unit="GB/s", prepare=partial(prepare, kind)) for kind in KINDS]

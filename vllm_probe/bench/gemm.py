@@ -59,6 +59,7 @@ class LinearFormat:
             unit="GFLOP/s",
             prepare=partial(self._prepare, rows),
             band=arithmetic_band(self._adapter.device, self.dtype),
+            optional=rows != self._plan.point_rows,
         )
 
     def _prepare(self, rows: int, divisor: int) -> Work:

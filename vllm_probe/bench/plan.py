@@ -28,7 +28,7 @@ class BenchPlan:
         most_rounds: rounds that a test gets while its median is not settled and time is left.
         round_s: timed seconds of one test in one round.
         batch_s: shortest batch between two clock readings.
-        soft_s: when it is over, nothing new begins.
+        soft_s: when it is over, no further point of a curve begins.
         hard_s: when it is over, everything stops.
         cache_bytes: last-level cache that the threads see.
         cache_known: false when `cache_bytes` is an assumption.

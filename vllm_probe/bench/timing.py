@@ -60,13 +60,15 @@ class Case:
         unit: unit of 1e9 amounts per second.
         prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows.
         band: what such a device can reach, null when unknown.
+        optional: left out when time is short.
     """
 
     key: tuple[str, int]
     title: str
     unit: str
     prepare: Callable[[int], Work]
-    band: Band | None
+    band: Band | None = None
+    optional: bool = False
 
 
 class Reading(NamedTuple):
@@ -126,14 +128,14 @@ class Stopwatch:
         plan = self._plan
         elapsed_s = time.monotonic() - self._start
         left_s = plan.soft_s - elapsed_s
-        if elapsed_s > plan.hard_s or (left_s <= 0 and entry.work is None):
+        if elapsed_s > plan.hard_s or (left_s <= 0 and entry.case.optional and entry.work is None):
             return absent("skipped", "the time for bench was over")
         try:
             if entry.work is None:
                 entry.work = _prepare(entry.case)
                 self._warm_up(entry, entry.work)
                 needed_s = plan.rounds * entry.call_s
-                if entry.call_s > plan.round_s and needed_s > left_s:
+                if entry.case.optional and entry.call_s > plan.round_s and needed_s > left_s:
                     return absent("skipped", f"needs {needed_s:.1f} s of the {left_s:.1f} s left")
             self._round(entry, entry.work)
             return self._reading(entry, entry.work) if self._is_enough(entry, left_s) else None
@@ -176,21 +178,25 @@ class Stopwatch:
             return False
         others_s = 2 * self._waiting * plan.rounds * plan.round_s
         spent = entry.timed_s >= _CAP_S or rounds >= plan.most_rounds or left_s < others_s
-        return spent or _median_error(entry.rounds) < _SETTLED
+        return spent or (_median_error(entry.rounds) < _SETTLED and self._share(entry) >= _BUSY)
+
+    def _share(self, entry: _Entry) -> float:
+        """Share of its threads' time that a CPU test had a processor for; 1 elsewhere."""
+        device = self._adapter.device
+        threads = device.details.get("threads") if device.kind == "cpu" else None
+        return entry.processor_s / (entry.timed_s * threads) if threads else 1.0
 
     def _reading(self, entry: _Entry, work: Work) -> Reading:
         medians = [median(samples) for samples in entry.rounds]
         value = work.amount / median(medians) / 1e9
         spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
         error = _median_error(entry.rounds)
-        share, threads = 1.0, self._adapter.device.details.get("threads")
-        if self._adapter.device.kind == "cpu" and threads:
-            share = entry.processor_s / (entry.timed_s * threads)
+        share = self._share(entry)
         verdict, plausible = judge(value, entry.case.band)
         found = (
             (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
             (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
-            (share < _BUSY, f"{threads} threads had {100 * share:.0f} % of the processor time"),
+            (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (plausible is not None, plausible or ""),
         )
         doubts = [*work.doubts, *(text for applies, text in found if applies)]

@@ -119,7 +119,7 @@ def test_one_failing_format_costs_no_other_value() -> None:
 
 
 def test_when_time_is_over_the_document_is_still_valid() -> None:
-    document, _ = bench(FakeAdapter(), replace(plan(), soft_s=0.0))
+    document, _ = bench(FakeAdapter(), replace(plan(), soft_s=-1.0, hard_s=-1.0))
     assert violations("capability", codec.to_json(document)) == ()
     assert document.unknown["/memory/read_gb_s"] == "the time for bench was over"
 

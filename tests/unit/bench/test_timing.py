@@ -90,7 +90,7 @@ def test_threads_without_processor_time_mean_throttled() -> None:
     adapter = FakeAdapter()
     _, measurement = run(adapter, [case(adapter)], busy=0.5)["a"]
     assert (measurement.status, measurement.confidence) == ("throttled", "low")
-    assert "2 threads had 50 % of the processor time" in (measurement.reason or "")
+    assert "its threads had 50 % of the processor time" in (measurement.reason or "")
 
 
 def test_each_doubt_lowers_confidence() -> None:
@@ -149,13 +149,24 @@ def test_memory_that_never_suffices_is_an_error() -> None:
 def test_a_long_call_that_does_not_fit_is_skipped_with_both_times() -> None:
     adapter = FakeAdapter()
     plan = replace(PLAN, soft_s=5.0)
-    reading = run(adapter, [case(adapter, gflops=0.5)], plan)["a"]
+    long = case(adapter, gflops=0.5)
+    assert run(adapter, [long], plan)["a"].value == pytest.approx(0.5)
+    reading = run(adapter, [replace(long, optional=True)], plan)["a"]
     assert reading.measurement.status == "skipped"
     assert (reading.measurement.reason or "").startswith("needs 6.0 s of the ")
 
 
-def test_when_the_time_is_over_nothing_new_begins() -> None:
+def test_when_the_time_is_over_no_optional_test_begins() -> None:
     adapter = FakeAdapter()
-    reading = run(adapter, [case(adapter)], replace(PLAN, soft_s=0.0))["a"]
+    cases = [case(adapter, "needed"), replace(case(adapter, "curve"), optional=True)]
+    found = run(adapter, cases, replace(PLAN, soft_s=0.0))
+    assert found["needed"].value == pytest.approx(95.0)
+    assert found["curve"] == absent("skipped", "the time for bench was over")
+    assert "curve" not in adapter.ran
+
+
+def test_after_the_hard_stop_nothing_runs() -> None:
+    adapter = FakeAdapter()
+    reading = run(adapter, [case(adapter)], replace(PLAN, soft_s=-1.0, hard_s=-1.0))["a"]
     assert reading == absent("skipped", "the time for bench was over")
     assert adapter.batches == 0
