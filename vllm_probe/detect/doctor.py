@@ -11,9 +11,9 @@ from vllm_probe.core.plugin import Check
 from vllm_probe.core.rows import Row
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import container, runtime, toolkit
-from vllm_probe.detect.pci import VENDORS, accelerators
 from vllm_probe.detect.symptoms import explain
 from vllm_probe.detect.verdict import SEVERITIES, judge
+from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind
 
@@ -103,7 +103,7 @@ def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
         yield "docker's runtimes: this user may not ask the docker daemon"
     listed = {device.id for device in devices}
     for function in accelerators(host):
-        if function.vendor in VENDORS and function.address not in listed:
+        if function.kind and function.address not in listed:
             yield f"{function.address} ({function.label}): no plug-in installed here examines it"
         if function.asleep:
             yield f"{function.address} ({function.label}): asleep in D3cold, and opening its nodes would wake it"

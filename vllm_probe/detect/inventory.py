@@ -9,9 +9,9 @@ from vllm_probe.core.rows import Row
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks.container import CONTAINERS, node_access
 from vllm_probe.detect.checks.toolkit import nvidia_nodes
-from vllm_probe.detect.pci import VENDORS, accelerators
 from vllm_probe.detect.select import default_device
 from vllm_probe.detect.verdict import judge
+from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
 
@@ -106,7 +106,7 @@ def _lost(
             hint = f" Please check {_HINTS[function.vendor]}." if inside else ""
             lost = f"{function.label} not detected, falling back to {fallback}.{hint} {finding.cause}"
             yield replace(finding, cause=lost, evidence=(*finding.evidence, facts[1]))
-        elif function.address not in listed and function.vendor in VENDORS:
+        elif function.address not in listed and function.kind:
             plugin = covered.get(function.vendor)
             reason = f"the plug-in {plugin} does not list it" if plugin else "no installed plug-in covers its vendor"
             yield _UNHANDLED.finding(function.address, facts, label=function.label, fallback=fallback, reason=reason)

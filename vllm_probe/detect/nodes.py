@@ -5,13 +5,12 @@ ENOENT, EACCES and EPERM separate three faults with three cures; numeric groups 
 
 import errno
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
-from vllm_probe.core.system import FileStat, Host
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.nodes import mode_allows, read_identity
 
 _NOBODY = 65534  # an unmapped group of a user namespace
-_READ_WRITE = 0o6
 _MAJORS = {"drm": "226", "nvidia": "195"}  # Documentation/admin-guide/devices.txt; others are dynamic
 
 
@@ -24,36 +23,14 @@ class Refusal(StrEnum):
     LABEL = "forbidden by SELinux (EACCES, though mode and group allow it)"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this process is, by number."""
-
-    uid: int | None
-    groups: frozenset[int]
-
-
 def refusal(host: Host, node: str) -> Refusal | None:
     """Why `node` does not open, null when it does or when the driver behind it is at fault."""
     number = host.open_errno(node)
     if number == errno.EACCES:
-        stat, identity = host.stat(node), parse_identity(host.read_text("/proc/self/status") or "")
+        stat, identity = host.stat(node), read_identity(host)
         enforcing = (host.read_text("/sys/fs/selinux/enforce") or "").strip() == "1"
         return Refusal.LABEL if enforcing and stat and mode_allows(stat, identity) else Refusal.GROUP
     return {errno.ENOENT: Refusal.ABSENT, errno.EPERM: Refusal.CGROUP}.get(number)
-
-
-def mode_allows(stat: FileStat, identity: Identity) -> bool:
-    """Whether permission bits alone let `identity` read and write."""
-    if identity.uid in {0, stat.uid}:
-        return identity.uid == 0 or stat.mode >> 6 & _READ_WRITE == _READ_WRITE
-    return (stat.mode >> 3 if stat.gid in identity.groups else stat.mode) & _READ_WRITE == _READ_WRITE
-
-
-def parse_identity(status: str) -> Identity:
-    """Effective user and all groups in the text of `/proc/self/status`."""
-    fields = dict(re.findall(r"^(Uid|Gid|Groups):([0-9 \t]*)$", status, re.MULTILINE))
-    uid, gid, groups = (re.findall(r"[0-9]{1,10}", fields.get(name, "")) for name in ("Uid", "Gid", "Groups"))
-    return Identity(int(uid[1]) if len(uid) > 1 else None, frozenset(map(int, (*gid[1:2], *groups))))
 
 
 def group_number(host: Host, node: str) -> str | None:

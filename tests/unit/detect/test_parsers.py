@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.detect.scenes import host_of
 from vllm_probe.core.system import FileStat
 from vllm_probe.detect.checks.runtime import DockerInfo, parse_cdi_paths, parse_docker_info, parse_no_cgroups
-from vllm_probe.detect.nodes import Identity, Refusal, lxc_lines, mode_allows, parse_identity, refusal
-from vllm_probe.detect.pci import accelerators
+from vllm_probe.detect.nodes import Refusal, lxc_lines, refusal
+from vllm_probe.vendors.nodes import Identity, mode_allows, parse_identity
+from vllm_probe.vendors.pci import accelerators
 
 NAME = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=8)
 PATH = st.lists(NAME, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))

@@ -8,7 +8,7 @@ from vllm_probe.core.plugin import Check
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import ROWS
 from vllm_probe.detect.nodes import Refusal, group_name, group_number, lxc_lines, refusal
-from vllm_probe.detect.pci import ROOT, PciFunction, accelerators
+from vllm_probe.vendors.pci import ROOT, PciFunction, accelerators
 from vllm_probe.vendors.software import container_kind
 
 CONTAINERS = ("docker", "podman", "kubernetes", "lxc")
@@ -66,7 +66,7 @@ def node_access(host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator
     functions = accelerators(host)
     for function in functions:
         access = ACCESS.get(function.vendor)
-        if access is None or function.asleep or (function.integrated and len(functions) > 1):
+        if access is None or function.asleep or (function.kind == "igpu" and len(functions) > 1):
             continue
         if function.driver not in access.drivers and not (inside and function.driver is None):
             continue

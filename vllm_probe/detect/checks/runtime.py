@@ -13,7 +13,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import ROWS
 from vllm_probe.detect.checks.container import CONTAINERS
 from vllm_probe.detect.nodes import Refusal
-from vllm_probe.detect.pci import NVIDIA, accelerators
+from vllm_probe.vendors.pci import NVIDIA, accelerators
 from vllm_probe.vendors.software import container_kind
 
 DOCKER_INFO = ("docker", "info", "--format", "{{json .}}")

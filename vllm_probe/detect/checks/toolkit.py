@@ -8,7 +8,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import ROWS
 from vllm_probe.detect.checks.container import CONTAINERS
 from vllm_probe.detect.nodes import Refusal, lxc_lines, refusal
-from vllm_probe.detect.pci import NVIDIA, PciFunction, accelerators
+from vllm_probe.vendors.pci import NVIDIA, PciFunction, accelerators
 from vllm_probe.vendors.software import container_kind
 
 
