@@ -11,7 +11,7 @@ from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import dumps
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.errors import InputError, Interrupted
-from vllm_probe.core.files import write_private
+from vllm_probe.core.files import is_stream, write_private
 from vllm_probe.core.progress import Progress
 from vllm_probe.vendors.descriptors import load_capability
 
@@ -22,13 +22,13 @@ def measure(
     """Runs `plan` on the device of `adapter` and writes the document to `target`, if there is one.
 
     Until the end `target` stays as it was and `<target>.partial` holds what is measured, which the next run of the
-    same machine takes up.
+    same machine takes up. A device or pipe gets the finished document only.
 
     Raises:
         Interrupted: on Ctrl-C, saying where the partial document is.
         UnwritableOutput: the folder went away or is full.
     """
-    partial = target.with_name(f"{target.name}.partial") if target else None
+    partial = target.with_name(f"{target.name}.partial") if target and not is_stream(target) else None
 
     def save(document: Capability) -> None:
         if partial:
@@ -42,9 +42,10 @@ def measure(
         raise Interrupted(f"interrupted, {kept}", hint="run the same command again to go on from there") from None
     finally:
         adapter.close()
-    save(made)
-    if partial and target:
-        partial.replace(target)
+    if target:
+        write_private(target, dumps(made))
+    if partial:
+        partial.unlink(missing_ok=True)
     return made
 
 

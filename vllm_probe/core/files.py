@@ -53,24 +53,37 @@ def read_json(path: Path) -> Any:
 def write_private(path: Path, text: str) -> None:
     """Replaces `path` with `text` in one step, readable by the owner only.
 
-    A crash leaves either the old file or the new one: temporary file in the same folder, fsync, rename.
+    A crash leaves either the old file or the new one: temporary file in the same folder, fsync, rename. A symbolic
+    link stays and its target is replaced; a device or pipe (`/dev/null`, `/dev/stdout`) is written to as it is.
 
     Raises:
         UnwritableOutput: the folder is absent, read-only or full, or `path` is a folder.
     """
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        if is_stream(path):
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(Path(os.path.realpath(path)), text)
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+def is_stream(path: Path) -> bool:
+    """Whether `path` is a device, pipe or socket, which must never be replaced by a file."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except OSError as error:
+    except OSError:
         Path(temporary).unlink(missing_ok=True)
-        raise _unwritable(path, error) from error
+        raise
 
 
 def require_writable(path: Path) -> None:
@@ -82,7 +95,9 @@ def require_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder")
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
+        if is_stream(path):
+            return
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=Path(os.path.realpath(path)).parent):
             pass
     except OSError as error:
         raise _unwritable(path, error) from error

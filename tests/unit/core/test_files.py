@@ -1,6 +1,7 @@
 """Files are read within bounds and written in one step."""
 
 import json
+import os
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vllm_probe.core.errors import InvalidJson, UnreadableFile, UnwritableOutput
-from vllm_probe.core.files import parse_json, read_document, read_json, write_private
+from vllm_probe.core.files import parse_json, read_document, read_json, require_writable, write_private
 
 
 def test_a_write_replaces_the_file_privately_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -20,6 +21,29 @@ def test_a_write_replaces_the_file_privately_and_leaves_nothing_else(tmp_path: P
     assert target.read_bytes() == "né\n".encode()
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_device_is_written_to_and_stays_a_device() -> None:
+    reader, writer = os.openpty()
+    try:
+        terminal = Path(os.ttyname(writer))
+        require_writable(terminal)
+        write_private(terminal, "{}")
+        assert os.read(reader, 16) == b"{}"
+        assert terminal.is_char_device()
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    link, target = tmp_path / "link.json", tmp_path / "elsewhere" / "target.json"
+    target.parent.mkdir()
+    target.write_text("old")
+    link.symlink_to(target)
+    write_private(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
 
 
 def test_an_absent_folder_cannot_be_written(tmp_path: Path) -> None:
