@@ -7,6 +7,53 @@ from vllm_probe.core.values import Bytes, Count, Natural, Rate
 
 Task: TypeAlias = Literal["generate", "embed"]
 Pooling: TypeAlias = Literal["mean", "cls", "last"]
+AttentionKind: TypeAlias = Literal["full", "sliding", "chunked", "compressed", "linear"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionGroup:
+    """Layers that attend alike.
+
+    Attributes:
+        kind: what a token attends to: `full` all tokens before it, `sliding` the last `window`, `chunked` those in its
+            chunk of `window`, `compressed` the last `window` and one cache entry for each `compression` tokens before,
+            `linear` a state of fixed size.
+        num_layers: layers of this kind.
+        window: tokens, null where there is no such limit.
+        compression: tokens that share a cache entry.
+        index_top: cache entries that a sparse-attention indexer lets a token see, null without one.
+        num_kv_heads: key/value heads, null for the model's.
+        head_dim: width of a query or key head, null for the model's.
+        ties_values: values are the projected keys.
+    """
+
+    kind: AttentionKind
+    num_layers: Count
+    window: Count | None = None
+    compression: Count = 1
+    index_top: Count | None = None
+    num_kv_heads: Count | None = None
+    head_dim: Count | None = None
+    ties_values: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearShape:
+    """Linear attention by a gated delta rule behind a short convolution.
+
+    Attributes:
+        num_key_heads: query heads, and as many key heads.
+        num_value_heads: value heads, each with a state of `key_dim` x `value_dim` fp32 numbers.
+        key_dim: width of a query or key head.
+        value_dim: width of a value head.
+        conv_width: tokens that the convolution over queries, keys and values spans.
+    """
+
+    num_key_heads: Count
+    num_value_heads: Count
+    key_dim: Count
+    value_dim: Count
+    conv_width: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +63,7 @@ class MoeShape:
     Attributes:
         num_experts: routed experts.
         num_active: routed experts per token.
-        num_shared: shared experts.
+        num_shared: shared experts, in widths of a routed one.
         expert_intermediate: width of one expert.
         num_dense_layers: leading layers with a dense feed-forward.
     """
@@ -41,6 +88,9 @@ class MlaShape:
         index_heads: heads of the sparse-attention indexer, 0 without one.
         index_dim: width of an indexer head.
         num_indexers: layers that hold their own indexer.
+        o_groups: groups of heads in a factored output projection, 0 without one; heads that have one take the latent
+            itself as key and value.
+        o_rank: rank of that projection in a group.
     """
 
     q_rank: Count | None
@@ -51,6 +101,8 @@ class MlaShape:
     index_heads: Natural = 0
     index_dim: Natural = 0
     num_indexers: Natural = 0
+    o_groups: Natural = 0
+    o_rank: Natural = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +130,22 @@ class ModelSpec:
         dtype: number format of the checkpoint, vLLM's word.
         ties_embeddings: the output projection is the token embedding, or there is none.
         has_qkv_bias: bias on query, key and value alone.
-        has_bias: bias on every linear and norm (encoders), query, key and value included.
-        has_qk_norm: norm on each query and key head.
+        has_bias: bias on every linear, query, key and value included, and on the norms of an encoder.
+        has_qk_norm: norm on the query and key heads.
+        has_output_gate: a gate as wide as the queries on what attention puts out.
         activation: function of the feed-forward, Hugging Face's word.
         norm_eps: epsilon of the norms.
         rope_theta: base of the rotary positions, null without them.
         eos_token_ids: tokens that end a generation.
         moe: mixture of experts or null.
         mla: latent attention or null.
+        linear: linear attention of the `linear` layers or null.
+        attention_groups: layers by what they attend to; empty when all attend to every token with the model's heads.
         quantization: `none`, `fp8`, `w8a8`, `w4a16`, `awq`, `gptq`, `nvfp4`, or a checkpoint's own word for another.
+        quantized_parts: method of each part of the checkpoint that differs; parts are `attention`, `feed_forward`,
+            `experts` and `lm_head`.
         pooling: how token states become one vector, null for generators.
+        projections: widths of the linears behind pooling.
         normalizes: whether vectors are scaled to unit length.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
         num_parameters: exact count from headers, null when none were read or the weights are packed.
@@ -119,14 +177,19 @@ class ModelSpec:
     has_qkv_bias: bool = False
     has_bias: bool = False
     has_qk_norm: bool = False
+    has_output_gate: bool = False
     activation: str = "silu"
     norm_eps: Rate = 1e-6
     rope_theta: Rate | None = None
     eos_token_ids: tuple[Natural, ...] = ()
     moe: MoeShape | None = None
     mla: MlaShape | None = None
+    linear: LinearShape | None = None
+    attention_groups: tuple[AttentionGroup, ...] = ()
     quantization: str = "none"
+    quantized_parts: dict[str, str] = field(default_factory=dict)
     pooling: Pooling | None = None
+    projections: tuple[Count, ...] = ()
     normalizes: bool = False
     weight_bytes: Bytes | None = None
     num_parameters: Count | None = None

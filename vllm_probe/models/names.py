@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from vllm_probe.models import catalogue
 
-_TUNING = re.compile(r"-(?:instruct|chat|it|hf|base|\d{4}|\d{6}|\d{8}|20\d\d-\d\d(?:-\d\d)?)$")
+_TUNING = re.compile(r"-(?:instruct|thinking|chat|it|pt|hf|base|\d{4}|\d{6}|\d{8}|20\d\d-\d\d(?:-\d\d)?)$")
 _QUANTIZED = {
     r"-fp8(?:-dynamic)?$": "fp8",
     r"-quantized\.w8a8$": "w8a8",
@@ -51,20 +52,24 @@ def find(name: str) -> tuple[str, Reading] | None:
     """The catalogue's name for `name` and the reading that led to it."""
     known = {entry.lower(): entry for entry in catalogue.entries()}
     for reading in readings(name):
-        if reading.base in known:
-            return known[reading.base], reading
-    aliases = {alias: entry for entry, labels in catalogue.labels().items() for alias in labels.aliases}
-    return next(((aliases[reading.base], reading) for reading in readings(name) if reading.base in aliases), None)
+        if entry := known.get(reading.base) or _aliases().get(reading.base):
+            return entry, reading
+    return None
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    return {alias: entry for entry, labels in catalogue.labels().items() for alias in labels.aliases}
 
 
 def members(name: str) -> tuple[str, ...]:
-    """Catalogue models of the family `name`, sorted; `qwen` and `qwen3-embedding` are families like `qwen3`."""
+    """Catalogue models of the family `name`, sorted; `qwen`, `qwen3-embedding` and `llama-3` are families too."""
     asked = name.lower()
     return tuple(
         entry
         for entry, labels in catalogue.labels().items()
         if asked in (labels.family, labels.family.rstrip("0123456789."))
-        or (asked.startswith(labels.family) and entry.lower().startswith(f"{asked}-"))
+        or (asked.startswith(labels.family) and entry.lower().startswith((f"{asked}-", f"{asked}.")))
     )
 
 

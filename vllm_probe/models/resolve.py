@@ -113,8 +113,9 @@ def _shape(name: str) -> ModelSpec:
         source, repository = f"{source}; {name!r} is taken as this shape{form}", None
     if "/" in name and name.lower() != (repository or "").lower():
         repository = name
-    quantization = spec.quantization if reading.quantization == "none" else reading.quantization
-    return replace(spec, quantization=quantization, repository=repository, source=source)
+    if reading.quantization not in ("none", spec.quantization):
+        spec = replace(spec, quantization=reading.quantization, quantized_parts={})
+    return replace(spec, repository=repository, source=source)
 
 
 def _unknown(name: str) -> UnknownModel | AmbiguousModel:
@@ -123,7 +124,8 @@ def _unknown(name: str) -> UnknownModel | AmbiguousModel:
         listed = ", ".join(family)
         return AmbiguousModel(f"{name!r} is a family: {listed}", candidates=family, hint="name one of its models")
     near = names.near_misses(name, catalogue.entries())
-    advice = f"did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(catalogue.entries())}."
+    families = ", ".join(sorted({labels.family for labels in catalogue.labels().values()}))
+    advice = f"did you mean {' or '.join(near)}?" if near else f"Known families are {families}."
     return UnknownModel(f"no model is called {name[:80]!r}", hint=f"{advice} A folder with config.json is taken too")
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_probe.models import names
+from vllm_probe.models import catalogue, names
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,13 @@ from vllm_probe.models import names
         ("Qwen3-8B-Instruct-2507", "Qwen3-8B", "none"),
         ("Qwen3-8B-20250728", "Qwen3-8B", "none"),
         ("Qwen3-8B-2025-07", "Qwen3-8B", "none"),
-        ("zai-org/GLM-5.3-FP8", "GLM-5.3", "fp8"),
+        ("zai-org/GLM-5.2-FP8", "GLM-5.2", "fp8"),
+        ("zai-org/GLM-5.3-FP8", "GLM-5.3-FP8", "none"),
+        ("google/gemma-3-4b-pt", "gemma-3-4b", "none"),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507", "Qwen3-235B-A22B", "none"),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "Llama-3.1-8B", "none"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "Llama-3.1-8B", "fp8"),
+        ("gpt-oss:20b", "gpt-oss-20b", "none"),
         ("RedHatAI/Qwen3-8B-FP8-dynamic", "Qwen3-8B", "fp8"),
         ("Qwen3-8B-quantized.w8a8", "Qwen3-8B", "w8a8"),
         ("Qwen3-8B-Instruct-quantized.w4a16", "Qwen3-8B", "w4a16"),
@@ -51,16 +57,23 @@ def test_the_most_literal_reading_comes_first() -> None:
 @pytest.mark.parametrize(
     ("name", "listed"),
     [
-        ("glm", ("GLM-5.3",)),
-        ("Qwen3", ("Qwen3-0.6B", "Qwen3-8B", "Qwen3-Embedding-0.6B")),
-        ("qwen", ("Qwen3-0.6B", "Qwen3-8B", "Qwen3-Embedding-0.6B")),
-        ("qwen3-embedding", ("Qwen3-Embedding-0.6B",)),
-        ("all", ()),
-        ("", ()),
+        ("deepseek-r1-distill", {"DeepSeek-R1-Distill-Qwen-7B"}),
+        ("qwen3-embedding", {"Qwen3-Embedding-0.6B", "Qwen3-Embedding-4B", "Qwen3-Embedding-8B"}),
+        ("llama-3", {"Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B"}),
+        ("Llama", {"Llama-2-7b", "Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B", "Llama-4-Scout"}),
+        ("all", set()),
+        ("", set()),
     ],
 )
-def test_a_bare_family_lists_its_models(name: str, listed: tuple[str, ...]) -> None:
-    assert names.members(name) == listed
+def test_a_bare_family_lists_its_models(name: str, listed: set[str]) -> None:
+    assert set(names.members(name)) == listed
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"), [("glm", "GLM-"), ("deepseek", "DeepSeek-"), ("qwen", "Qwen"), ("qwen3", "Qwen3-")]
+)
+def test_a_short_family_lists_all_that_begins_with_it(name: str, stem: str) -> None:
+    assert list(names.members(name)) == [entry for entry in catalogue.entries() if entry.startswith(stem)]
 
 
 @pytest.mark.parametrize("typo", ["Qwen3-Embeding-0.6B", "qwen3-embedding-06b", "Qwen/Qwen3_Embedding_0.6B-FP8"])

@@ -110,6 +110,12 @@ def test_shape_and_quantization_of_a_suffixed_name_are_both_said() -> None:
     assert "'RedHatAI/Qwen3-8B-Base-quantized.w4a16' is taken as this shape quantized with w4a16" in spec.source
 
 
+def test_a_suffix_replaces_the_quantization_of_the_entry_and_what_its_parts_say() -> None:
+    assert resolve_model("gpt-oss-20b", host()).quantized_parts == {"attention": "none"}
+    spec = resolve_model("gpt-oss-20b-AWQ", host())
+    assert (spec.quantization, spec.quantized_parts) == ("awq", {})
+
+
 @pytest.mark.parametrize(
     ("name", "repository"),
     [
@@ -132,12 +138,16 @@ def test_a_plain_name_gives_the_catalogue_entry() -> None:
 def test_a_bare_family_is_ambiguous() -> None:
     with pytest.raises(AmbiguousModel, match="family") as caught:
         resolve_model("qwen3", host())
-    assert caught.value.candidates == ("Qwen3-0.6B", "Qwen3-8B", "Qwen3-Embedding-0.6B")
+    assert {"Qwen3-0.6B", "Qwen3-8B", "Qwen3-Embedding-0.6B"} <= set(caught.value.candidates)
 
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"), ("foo", "Known are GLM-5.3"), ("", "Known are")],
+    [
+        ("Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
+        ("foo", "Known families are bge, codellama"),
+        ("", "Known families"),
+    ],
 )
 def test_an_unknown_name_is_met_with_near_misses_or_the_list(name: str, advice: str) -> None:
     with pytest.raises(UnknownModel) as caught:

@@ -1,0 +1,75 @@
+"""One word for the whole checkpoint, and one for each part that is stored otherwise."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.models.folders import DEEPSEEK_V4, GPT_OSS, QWEN3
+from vllm_probe.models.facts import Facts
+from vllm_probe.models.quantization import read_quantization
+
+
+def read(config: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    return read_quantization(Facts(config, "config.json"))
+
+
+def group(**parts: object) -> dict[str, object]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": parts}}
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (None, "none"),
+        ({"quant_method": "fp8", "fmt": "e4m3"}, "fp8"),
+        ({"quant_method": "awq", "bits": 4}, "awq"),
+        ({"quant_method": "gptq_marlin"}, "gptq"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        (group(weights={"num_bits": 8, "type": "int"}, input_activations={"num_bits": 8}), "w8a8"),
+        (group(weights={"num_bits": 8, "type": "int"}, input_activations=None), "w8a16"),
+        (group(weights={"num_bits": 8, "type": "float"}), "fp8"),
+        (group(weights={"num_bits": 4, "type": "int"}), "w4a16"),
+        (group(weights={"num_bits": 4, "type": "float"}), "nvfp4"),
+        (group(weights={"num_bits": [], "type": {}}), "compressed-tensors"),
+    ],
+)
+def test_the_quantization_of_a_checkpoint_has_one_word(config: object, word: str) -> None:
+    assert read(QWEN3 | {"quantization_config": config}) == (word, {})
+
+
+def test_attention_that_every_layer_leaves_alone_is_told() -> None:
+    assert read(GPT_OSS) == ("mxfp4", {"attention": "none"})
+    listed = [f"model.layers.{index}.self_attn*" for index in range(QWEN3["num_hidden_layers"])]
+    config = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    assert read(QWEN3 | {"quantization_config": config | {"ignore": ["lm_head", *listed]}})[1] == {"attention": "none"}
+    some = ["lm_head", *listed[1:], "model.layers.0.self_attn.kv_a_proj", "re:.*self_attn.q_norm", 3]
+    assert read(QWEN3 | {"quantization_config": config | {"ignore": some}})[1] == {}
+
+
+def test_experts_of_four_bits_in_a_checkpoint_of_eight_are_told() -> None:
+    assert read(DEEPSEEK_V4) == ("fp8", {"experts": "mxfp4"})
+
+
+def test_mixed_precision_is_named_after_the_feed_forward() -> None:
+    layers = {
+        "model.layers.0.linear_attn.out_proj": {"quant_algo": "FP8"},
+        "model.layers.1.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.layers.0.mlp.up_proj": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+        "lm_head": {"quant_algo": "W4A16_NVFP4"},
+        "visual.merger": {"quant_algo": "INT8"},
+    }
+    config = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    assert read(QWEN3 | {"quantization_config": config}) == ("nvfp4", {"attention": "fp8", "lm_head": "nvfp4"})
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ({"model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"}}, ("nvfp4", {"attention": "none"})),
+        ({"model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}}, ("fp8", {})),
+        ({"model.layers.0.mlp.up_proj": 3}, ("none", {})),
+    ],
+)
+def test_what_mixed_precision_does_not_list_is_left_alone(layers: dict[str, Any], expected: tuple[str, Any]) -> None:
+    assert read(QWEN3 | {"quantization_config": {"quant_method": "modelopt", "quantized_layers": layers}}) == expected
