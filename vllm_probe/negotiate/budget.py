@@ -8,7 +8,7 @@ from vllm_probe.core.config import BudgetVerdict, MemoryBudget
 from vllm_probe.core.units import GIB
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
-from vllm_probe.negotiate.requirements import WIDTHS
+from vllm_probe.negotiate.gemm import WIDTHS
 
 _ALL_GRAPHS = 51  # sizes captured by default for 256 sequences or more, vLLM 0.19 logs
 _POOLING_SLACK = 1.02  # room for block rounding when pooling keeps one step of keys and values
@@ -55,8 +55,10 @@ def account(case: Case, candidate: Candidate, shape: Shape) -> MemoryBudget:
         return MemoryBudget(**fixed, verdict="invalid" if invalid else "unknown")
     layers = -(-case.spec.num_layers // case.stages) / case.spec.num_layers
     block = case.need.kv_bytes_per_token(WIDTHS[shape.kv_dtype], case.ranks) * shape.block_size * layers
-    kv_bytes, verdict = _kv_cache(case, shape, math.ceil(block), limit - sum(fixed.values()))
-    blocks = kv_bytes // math.ceil(block) if block else 0
+    state = math.ceil(case.need.state_bytes(WIDTHS[candidate.dtype], case.ranks) * layers)
+    kv_bytes, verdict = _kv_cache(case, shape, math.ceil(block), state, limit - sum(fixed.values()))
+    beside = max(kv_bytes - shape.seqs * state, min(kv_bytes - state, _longest(shape) * math.ceil(block)))
+    blocks = beside // math.ceil(block) if block else 0
     return MemoryBudget(
         **fixed,
         device_total_bytes=case.total_bytes,
@@ -94,17 +96,22 @@ def fills_memory(case: Case) -> bool:
     return bool(case.engine["fills_memory"] and wants and not shares)
 
 
-def _kv_cache(case: Case, shape: Shape, block: int, room: int) -> tuple[int, BudgetVerdict]:
-    """Bytes of the KV cache, at least one longest sequence and the block that the engine holds back."""
+def _longest(shape: Shape) -> int:
+    """Blocks for one longest sequence, and the one that the engine holds back."""
+    return -(-shape.max_model_len // shape.block_size) + 1
+
+
+def _kv_cache(case: Case, shape: Shape, block: int, state: int, room: int) -> tuple[int, BudgetVerdict]:
+    """Bytes of the KV cache: at least one longest sequence, the `state` of its linear attention beside its blocks."""
     if not block:
         return 0, "boots" if room >= 0 else "oom"
-    least = (-(-shape.max_model_len // shape.block_size) + 1) * block
+    least = state + _longest(shape) * block
     pinned = case.request.pins.get("kv_cache_memory_bytes")
-    wanted = room if fills_memory(case) else max(least, _blocks(case, shape) * block)
+    wanted = room if fills_memory(case) else max(least, shape.seqs * state + _blocks(case, shape) * block)
     given = min(wanted, room) if pinned is None else pinned
     if least <= given <= room:
         return given, "boots"
-    return max(least, pinned or 0), "oom" if room < block or given > room else "kv_too_small"
+    return max(least, pinned or 0), "oom" if room < state + block or given > room else "kv_too_small"
 
 
 def _blocks(case: Case, shape: Shape) -> int:

@@ -8,9 +8,9 @@ from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.units import format_bytes
 from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.gemm import WIDTHS, WeightFormat
 from vllm_probe.negotiate.laws import Row, by_device, table
 from vllm_probe.negotiate.rates import slower
-from vllm_probe.negotiate.requirements import WIDTHS, WeightFormat
 
 WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
 """Runtime word of a number format to capability word."""
@@ -62,7 +62,8 @@ def match(case: Case) -> Match:
     """
     dtype, dtypes = _choose_dtype(case)
     checkpoint, rows = case.spec.quantization, _support(case, "methods")
-    kernels = {name: _kernel_reason(case, row) for name, row in rows.items() if name != checkpoint}
+    others = {name: row for name, row in rows.items() if name != checkpoint and not row.get("own_only")}
+    kernels = {name: _kernel_reason(case, row) for name, row in others.items()}
     twins = [_candidate(case, dtype, name, rows[name]) for name, reason in kernels.items() if reason is None]
     own = _candidate(case, dtype, checkpoint, rows.get(checkpoint, {}))
     pinned = case.request.pins.get("quantization", checkpoint)
@@ -75,6 +76,15 @@ def match(case: Case) -> Match:
         dtypes=dtypes,
         methods=tuple(Rejection(value=name, because=reason) for name, reason in kernels.items() if reason),
     )
+
+
+def own_doubt(case: Case) -> str | None:
+    """Why the engine may lack kernels for the checkpoint as it is, or null."""
+    name, rows = case.spec.quantization, _support(case, "methods")
+    if name == "none":
+        return None
+    reason = _kernel_reason(case, rows[name]) if name in rows else "no kernels are known"
+    return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
 
 
 def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
@@ -140,8 +150,11 @@ def _kernel_reason(case: Case, row: Row) -> str | None:
 def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     methods, is_own = table("methods"), name == case.spec.quantization
     method = methods.get(name, methods["none"])
+    stored = {part: methods.get(word, methods["none"]) for part, word in case.spec.quantized_parts.items() if is_own}
     word = method["format"] if method["format"] and case.rates.of(method["format"]) else WORDS[dtype]
     doubts = [rule["doubt"] for rule in (row, _dtype_rule(case, dtype)) if "doubt" in rule]
+    if is_own and (reason := own_doubt(case)):
+        doubts.append(reason)
     if "min_arch" in row and case.capability.device.arch is None:
         doubts.append(f"{name} needs {''.join(map(str, row['min_arch']))} or newer; the descriptor names no arch")
     refusal = None
@@ -155,7 +168,13 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
         dtype=dtype,
         quantization=name,
         compute=word,
-        weights=WeightFormat(method=name, width=WIDTHS[dtype], bits=method["bits"], row_bytes=method["row_bytes"]),
+        weights=WeightFormat(
+            method=name,
+            width=WIDTHS[dtype],
+            bits=method["bits"],
+            row_bytes=method["row_bytes"],
+            parts=tuple((part, how["bits"], how["row_bytes"]) for part, how in stored.items()),
+        ),
         option=row.get("option", "--quantization"),
         requires=(f"{method['obtain']} of {case.spec.name}",) if method["obtain"] and not is_own else (),
         doubts=tuple(doubts),

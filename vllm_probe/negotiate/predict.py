@@ -35,7 +35,7 @@ class Roofline:
         case, context = self.case, self.case.workload.input_len + self.case.workload.output_len / 2
         flops = case.need.flops_per_token(samples=True) + case.need.attention_flops(context)
         read = case.need.read_bytes(self.shape.seqs, self.candidate.weights, samples=True)
-        read += self.shape.seqs * context * case.need.kv_bytes_per_token(self.candidate.weights.width)
+        read += self.shape.seqs * case.need.kv_read_bytes(context, self.candidate.weights.width)
         return self._longer(flops * self.shape.seqs, read, self.shape.seqs)
 
     def tokens_per_s(self) -> float:

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 
 from vllm_probe.core.config import Alternative, Rejection
 from vllm_probe.core.units import format_bytes
-from vllm_probe.negotiate.candidates import Candidate, match
+from vllm_probe.negotiate.candidates import Candidate, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.request import ranks_of
+from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.sizing import Sized, size
 
 _LEAST_GAIN = 1.3  # quantization costs accuracy and another checkpoint
 _OTHER_MODELS = 2
+_LEAST_BITS = 4  # no checkpoint stores its weights in fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,18 +152,22 @@ def _bits(candidate: Candidate) -> float:
 
 
 def _other_models(case: Case) -> Iterator[Alternative]:
-    """The largest models of the catalogue that boot for the same task and workload."""
+    """The largest models of two families whose own checkpoint boots for the same task and workload."""
     from vllm_probe.models import catalogue
 
-    found = []
-    for name in catalogue.entries():
-        spec, known = catalogue.load(name), case.engine["architectures"]
+    found, labels = set[str](), catalogue.labels()
+    needs = (analyse(catalogue.load(name)) for name in catalogue.entries())
+    for need in sorted(needs, key=lambda need: need.num_parameters, reverse=True):
+        spec, known = need.spec, case.engine["architectures"]
+        fits, family = need.num_parameters * _LEAST_BITS / 8 <= (case.usable_bytes or 0), labels[spec.name].family
+        if not fits or spec.task != case.spec.task or spec.name == case.spec.name or family in found:
+            continue
         engine = case.request.engine if known is None or spec.architecture in known else "vllm"
-        if spec.task == case.spec.task and name != case.spec.name:
-            request = replace(case.request, engine=engine, engine_version=None, pins={})
-            found.append(choose(open_case(spec, case.capability, request)).chosen)
-    found = [other for other in found if other.boots]
-    for other in sorted(found, key=lambda other: other.budget.weights_bytes, reverse=True)[:_OTHER_MODELS]:
-        engine = other.case.request.engine
-        change = f"--model {other.case.spec.name}" + (f" --engine {engine}" if engine != case.request.engine else "")
-        yield _alternative(change, other, f"{format_bytes(other.budget.weights_bytes)} of weights")
+        there = open_case(spec, case.capability, replace(case.request, engine=engine, engine_version=None, pins={}))
+        other = size(there, match(there).own)
+        if other.boots and not own_doubt(there):
+            found.add(family)
+            change = f"--model {spec.name}" + (f" --engine {engine}" if engine != case.request.engine else "")
+            yield _alternative(change, other, f"{format_bytes(other.budget.weights_bytes)} of weights")
+            if len(found) == _OTHER_MODELS:
+                return

@@ -9,8 +9,8 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.budget import Shape, account
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.predict import Roofline
-from vllm_probe.negotiate.requirements import WIDTHS
 
 _CHUNK_RANGE = (256, 8192)
 _DEFAULT_CHUNK = 512

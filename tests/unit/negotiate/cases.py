@@ -1,6 +1,5 @@
 """Models and descriptors that the tests of this folder share."""
 
-from dataclasses import replace
 from typing import Any
 
 from vllm_probe.core.capability import Capability
@@ -23,28 +22,8 @@ BGE_M3 = catalogue.load("bge-m3")
 QWEN3_0_6B = catalogue.load("Qwen3-0.6B")
 QWEN3_8B = catalogue.load("Qwen3-8B")
 GLM_5_3 = catalogue.load("GLM-5.3")
-LLAMA_8B = replace(
-    QWEN3_8B,
-    name="Llama-3.1-8B",
-    architecture="LlamaForCausalLM",
-    num_layers=32,
-    intermediate_size=14336,
-    vocab_size=128256,
-    max_model_len=131072,
-    has_qk_norm=False,
-)
-QWEN3_30B_A3B = from_json(
-    ModelSpec,
-    {
-        "name": "Qwen3-30B-A3B", "architecture": "Qwen3MoeForCausalLM", "model_type": "qwen3_moe",
-        "is_encoder": False, "task": "generate", "num_layers": 48, "hidden_size": 2048, "num_heads": 32,
-        "num_kv_heads": 4, "head_dim": 128, "intermediate_size": 6144, "is_gated": True, "vocab_size": 151936,
-        "max_model_len": 40960, "dtype": "bfloat16", "ties_embeddings": False, "has_qk_norm": True,
-        "moe": {"num_experts": 128, "num_active": 8, "num_shared": 0, "expert_intermediate": 768,
-                "num_dense_layers": 0},
-        "source": "Qwen/Qwen3-30B-A3B config.json",
-    },
-)  # fmt: skip
+LLAMA_8B = catalogue.load("Llama-3.1-8B")
+QWEN3_30B_A3B = catalogue.load("Qwen3-30B-A3B")
 
 ASCEND = {
     "device_type": "ascend",

@@ -22,8 +22,10 @@ from tests.unit.negotiate.cases import (
 )
 from vllm_probe.core.config import MemoryBudget
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models import catalogue
 from vllm_probe.negotiate.budget import Shape, account, limit_bytes
 from vllm_probe.negotiate.candidates import match
+from vllm_probe.negotiate.requirements import analyse
 
 LOGS = Path(__file__).parents[4] / "shared" / "data" / "vllm_kv_cases.jsonl"
 LOGGED = {
@@ -154,3 +156,21 @@ def test_two_ranks_hold_half_each_and_more_beside_torch() -> None:
     assert one.kv_cache_tokens is not None
     assert two.kv_cache_tokens is not None
     assert two.kv_cache_tokens > 2 * one.kv_cache_tokens
+
+
+def test_linear_attention_keeps_a_state_for_each_sequence_beside_the_blocks() -> None:
+    hybrid = catalogue.load("Qwen3.5-35B-A3B")
+    state = analyse(hybrid).state_bytes(2)
+
+    def held(**request: Any) -> MemoryBudget:
+        return budget(hybrid, H100, engine="vllm", device_memory_bytes=75 * GIB, **request)
+
+    few, many = (held(pins={"max_num_seqs": seqs, "max_model_len": 8192}) for seqs in (8, 64))
+    assert few.kv_cache_bytes is not None
+    assert few.num_kv_blocks is not None
+    assert many.num_kv_blocks is not None
+    block = 20_480 * 16
+    assert few.num_kv_blocks == (few.kv_cache_bytes - 8 * state) // block
+    assert few.num_kv_blocks - many.num_kv_blocks > 50 * state // block
+    one = held(pins={"max_num_seqs": 4096, "max_model_len": 1024})
+    assert (one.verdict, one.num_kv_blocks) == ("boots", 1024 // 16 + 1)

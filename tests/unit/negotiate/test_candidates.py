@@ -1,14 +1,16 @@
 """Each number format and quantization is accepted or rejected with what decided."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.unit.negotiate.cases import ARC, ASCEND, CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, case
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models import catalogue
 from vllm_probe.negotiate.candidates import Match, match
+from vllm_probe.negotiate.gemm import Part
 
 
 def matched(spec: ModelSpec, document: dict[str, Any], **request: Any) -> Match:
@@ -127,3 +129,32 @@ def test_a_pinned_dtype_is_kept_and_the_others_say_so() -> None:
     found = matched(MINILM, CPU, pins={"dtype": "float32"})
     assert found.own.dtype == "float32"
     assert set(reasons(found).values()) >= {"--dtype float32 is pinned"}
+
+
+def test_parts_of_a_checkpoint_that_differ_are_stored_as_they_say() -> None:
+    weights = matched(catalogue.load("Qwen3.6-27B-NVFP4"), H100, engine="vllm").own.weights
+    bits = {part: weights.storage(part)[0] for part in get_args(Part)}
+    assert bits == {"attention": 8, "feed_forward": 4.5, "experts": 4.5, "lm_head": 4.5, "kept": None}
+    twin = matched(QWEN3_8B, H100, engine="vllm").twins[0].weights
+    assert twin.storage("lm_head") == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "engine", "doubt"),
+    [
+        ("gpt-oss-20b", H100, "vllm", None),
+        ("gpt-oss-20b", CPU, "vllm", "mxfp4 with vllm on cpu: no kernels are known"),
+        ("Qwen3-32B-FP8", H100 | {"device": {"arch": "sm_80"}}, "vllm", "its kernels need sm_89, this is sm_80"),
+        ("Qwen3-32B-FP8", CPU, "bundled", "fp8 with bundled on cpu: no kernels are known"),
+    ],
+)
+def test_a_checkpoint_without_kernels_is_doubted(
+    name: str, document: dict[str, Any], engine: str, doubt: str | None
+) -> None:
+    doubts = matched(catalogue.load(name), document, engine=engine).own.doubts
+    assert any(doubt in each for each in doubts) if doubt else doubts == ()
+
+
+def test_a_format_that_only_its_own_checkpoints_have_is_no_twin() -> None:
+    found = matched(QWEN3_8B, H100, engine="vllm")
+    assert "mxfp4" not in {*reasons(found), *(twin.quantization for twin in found.twins)}

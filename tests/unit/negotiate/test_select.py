@@ -118,13 +118,14 @@ def test_glm_on_a_24_gb_card_needs_a_quantized_twin_on_many_or_another_model() -
     found = selection(GLM_5_3, RTX, engine="vllm", device_memory_bytes=24 * GIB)
     changes = [each.change for each in ways(found)]
     assert found.chosen.budget.verdict == "oom"
-    assert changes == ["--tensor-parallel-size 32 --quantization w4a16", "--model Qwen3-8B", "--model Qwen3-0.6B"]
+    others = ["--model Qwen3.6-27B-NVFP4", "--model gpt-oss-20b"]
+    assert changes == ["--tensor-parallel-size 32 --quantization w4a16", *others]
     assert "32 such devices and a W4A16" in ways(found)[0].note
 
 
 def test_glm_on_a_cpu_is_answered_with_models_that_an_engine_runs_there() -> None:
     changes = [each.change for each in ways(selection(GLM_5_3, CPU))]
-    assert changes == ["--model Qwen3-8B --engine vllm", "--model Qwen3-0.6B --engine vllm"]
+    assert changes == ["--model Qwen3-8B --engine vllm", "--model Llama-3.1-8B --engine vllm"]
 
 
 def test_an_embedding_model_that_does_not_fit_is_answered_with_embedding_models() -> None:

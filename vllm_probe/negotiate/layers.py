@@ -1,0 +1,141 @@
+"""Every linear of a model and what stands beside them, from its shape."""
+
+from collections.abc import Iterator
+
+from vllm_probe.core.model import AttentionGroup, LinearShape, MlaShape, ModelSpec, MoeShape
+from vllm_probe.negotiate.gemm import Gemm, Part
+
+
+def groups_of(spec: ModelSpec) -> tuple[AttentionGroup, ...]:
+    """The groups of layers, one of full attention where the model states none."""
+    return spec.attention_groups or (AttentionGroup(kind="full", num_layers=spec.num_layers),)
+
+
+def linears(spec: ModelSpec) -> tuple[Gemm, ...]:
+    """Every linear of `spec`.
+
+    Shapes: transformers 5.24, one modeling file for each architecture of the catalogue.
+    """
+    attention = _latent_attention(spec, spec.mla) if spec.mla else _attention(spec)
+    feed_forward = _experts(spec, spec.moe) if spec.moe else _feed_forward(spec, spec.num_layers)
+    return (*attention, *feed_forward, *_output(spec))
+
+
+def vector_parameters(spec: ModelSpec, gemms: tuple[Gemm, ...]) -> int:
+    """Norms, biases, convolutions and router corrections.
+
+    Left out, under 0.02 % of any catalogue model: further norms and scales of Gemma, attention sinks, the
+    hyper-connections and position biases of DeepSeek-V4.
+    """
+    hidden, layers, inner = spec.hidden_size, spec.num_layers, [gemm for gemm in gemms if gemm.name != "lm_head"]
+    queries, keys = spec.num_heads * spec.head_dim, 2 * spec.num_kv_heads * spec.head_dim
+    has_layer_norms = spec.num_positions > 0
+    total = (4 * layers + 2 if has_layer_norms else 2 * layers + 1) * hidden
+    total += sum(gemm.n * gemm.stored for gemm in inner) if spec.has_bias else 0
+    per_layer = queries + keys if spec.has_qkv_bias else 0
+    per_layer += 2 * spec.head_dim if spec.has_qk_norm else 0
+    per_layer += (spec.mla.q_rank or 0) + spec.mla.kv_rank if spec.mla else 0
+    linear, recurrent = spec.linear, sum(group.num_layers for group in groups_of(spec) if group.kind == "linear")
+    if linear:
+        total += recurrent * (linear.conv_width * conv_channels(linear) + 2 * linear.num_value_heads + linear.value_dim)
+    experts = (layers - spec.moe.num_dense_layers) * spec.moe.num_experts if spec.moe and spec.mla else 0
+    return total + layers * per_layer + experts
+
+
+def _linear(name: str, k: int, n: int, layers: int, *, part: Part = "attention", replicated: bool = False) -> Gemm:
+    return Gemm(name=name, k=k, n=n, stored=layers, active=layers, part=part, replicated=replicated)
+
+
+def _attention(spec: ModelSpec) -> Iterator[Gemm]:
+    """Projections, once for layers of one shape; shapes after the first are named after their kind."""
+    shapes: dict[tuple[int, int, bool], tuple[str, int]] = {}
+    for group in groups_of(spec):
+        if group.kind == "linear" and spec.linear:
+            yield from _linear_attention(spec, spec.linear, group.num_layers)
+            continue
+        shape = (group.num_kv_heads or spec.num_kv_heads, group.head_dim or spec.head_dim, group.ties_values)
+        kind, layers = shapes.get(shape, (f"{group.kind}_" if shapes else "", 0))
+        shapes[shape] = (kind, layers + group.num_layers)
+    for (kv_heads, head_dim, ties_values), (prefix, layers) in shapes.items():
+        hidden, queries, keys = spec.hidden_size, spec.num_heads * head_dim, kv_heads * head_dim
+        yield _linear(f"{prefix}q", hidden, queries * (2 if spec.has_output_gate else 1), layers)
+        yield _linear(f"{prefix}k", hidden, keys, layers)
+        if not ties_values:
+            yield _linear(f"{prefix}v", hidden, keys, layers)
+        yield _linear(f"{prefix}o", queries, hidden, layers)
+
+
+def conv_channels(linear: LinearShape) -> int:
+    """Queries, keys and values that pass through the convolution."""
+    return 2 * linear.num_key_heads * linear.key_dim + linear.num_value_heads * linear.value_dim
+
+
+def _linear_attention(spec: ModelSpec, linear: LinearShape, layers: int) -> Iterator[Gemm]:
+    hidden, values = spec.hidden_size, linear.num_value_heads * linear.value_dim
+    yield _linear("linear_qkv", hidden, conv_channels(linear), layers)
+    yield _linear("linear_gate", hidden, values, layers)
+    yield _linear("linear_decay", hidden, 2 * linear.num_value_heads, layers, part="kept")
+    yield _linear("linear_o", values, hidden, layers)
+
+
+def _latent_attention(spec: ModelSpec, mla: MlaShape) -> Iterator[Gemm]:
+    hidden, layers, queries = spec.hidden_size, spec.num_layers, spec.num_heads * (mla.nope_dim + mla.rope_dim)
+    if mla.q_rank:
+        yield _linear("q_a", hidden, mla.q_rank, layers, replicated=True)
+    yield _linear("q_b" if mla.q_rank else "q", mla.q_rank or hidden, queries, layers)
+    yield _linear("kv_a", hidden, mla.kv_rank + mla.rope_dim, layers, replicated=True)
+    values = spec.num_heads * mla.v_dim
+    if mla.o_groups:
+        yield _linear("o_a", values // mla.o_groups, mla.o_rank, layers * mla.o_groups)
+        yield _linear("o_b", mla.o_groups * mla.o_rank, hidden, layers)
+    else:
+        yield _linear("kv_b", mla.kv_rank, spec.num_heads * (mla.nope_dim + mla.v_dim), layers)
+        yield _linear("o", values, hidden, layers)
+    if mla.num_indexers:
+        count, wide = mla.num_indexers, mla.index_heads * mla.index_dim
+        yield _linear("index_q", mla.q_rank or hidden, wide, count, replicated=True)
+        yield _linear("index_k", hidden, mla.index_dim, count, part="kept", replicated=True)
+        yield _linear("index_w", hidden, mla.index_heads, count, part="kept", replicated=True)
+    yield from _compressors(spec, mla)
+
+
+def _compressors(spec: ModelSpec, mla: MlaShape) -> Iterator[Gemm]:
+    """DeepSeek-V4: values and gates of the cache entries of older tokens; the finer cache overlaps two of them."""
+    for group in groups_of(spec):
+        if group.kind == "compressed":
+            overlap = 2 if group.index_top else 1
+            width = 2 * overlap * (mla.kv_rank + mla.rope_dim)
+            name = f"compress_{group.compression}"
+            yield _linear(name, spec.hidden_size, width, group.num_layers, part="kept", replicated=True)
+
+
+def _feed_forward(spec: ModelSpec, layers: int) -> Iterator[Gemm]:
+    hidden, inner = spec.hidden_size, spec.intermediate_size
+    for name in ("gate", "up") if spec.is_gated else ("up",):
+        yield _linear(name, hidden, inner, layers, part="feed_forward")
+    yield _linear("down", inner, hidden, layers, part="feed_forward")
+
+
+def _experts(spec: ModelSpec, moe: MoeShape) -> Iterator[Gemm]:
+    hidden, inner, layers = spec.hidden_size, moe.expert_intermediate, spec.num_layers - moe.num_dense_layers
+    if moe.num_dense_layers:
+        yield from _feed_forward(spec, moe.num_dense_layers)
+    yield _linear("router", hidden, moe.num_experts, layers, part="kept", replicated=True)
+    parts: tuple[tuple[str, Part, int, int], ...] = (
+        ("expert", "experts", moe.num_experts, moe.num_active),
+        ("shared", "feed_forward", moe.num_shared, moe.num_shared),
+    )
+    for prefix, part, stored, active in parts:
+        for name, k, n in (("gate", hidden, inner), ("up", hidden, inner), ("down", inner, hidden)):
+            if stored:
+                yield Gemm(name=f"{prefix}_{name}", k=k, n=n, stored=stored * layers, active=active * layers, part=part)
+
+
+def _output(spec: ModelSpec) -> Iterator[Gemm]:
+    if spec.task == "generate":
+        stored = 0 if spec.ties_embeddings else 1
+        yield Gemm(name="lm_head", k=spec.hidden_size, n=spec.vocab_size, stored=stored, active=1, part="lm_head")
+    width = spec.hidden_size
+    for index, projection in enumerate(spec.projections):
+        yield _linear(f"projection_{index}", width, projection, 1, part="kept")
+        width = projection
