@@ -159,11 +159,12 @@ def test_a_decoder_is_offered_to_vllm(tiny: Path) -> None:
     assert "--engine vllm" in refused.value.hint
 
 
-def test_an_encoder_with_another_activation_is_refused(tiny: Path) -> None:
-    spec = replace(read_folder(tiny), activation="relu")
+@pytest.mark.parametrize(("change", "reason"), [({"activation": "relu"}, "relu"), ({"projections": (4,)}, "linears")])
+def test_an_encoder_of_another_kind_is_refused(tiny: Path, change: dict[str, Any], reason: str) -> None:
+    spec = replace(read_folder(tiny), **change)
     adapter = FaultyAdapter()
     adapter.set_device(CPU)
-    with pytest.raises(UnsupportedModel, match="relu"):
+    with pytest.raises(UnsupportedModel, match=reason):
         Engine.load(make_config(spec), spec, adapter)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from vllm_probe.core.errors import InvalidModel, UnreadableFile, UnsupportedModel
 from vllm_probe.core.model import ModelSpec, Pooling
 from vllm_probe.models.config import parse_config
+from vllm_probe.models.facts import Facts
 from vllm_probe.models.files import mode_of, read_value
 from vllm_probe.models.safetensors import TensorInfo
 from vllm_probe.models.weights import loaded_tensors, read_tensors
@@ -43,6 +44,7 @@ def read_folder(path: Path) -> ModelSpec:
     if config is None:
         raise InvalidModel(f"{root} has no config.json", hint="give the folder of a Hugging Face model")
     tensors = read_tensors(root)
+    dense = _read_dense(path, kinds)
     spec = parse_config(
         config,
         name=path.resolve().name,
@@ -52,12 +54,20 @@ def read_folder(path: Path) -> ModelSpec:
     )
     spec = replace(spec, max_model_len=_longest_input(root, spec.max_model_len))
     if modules is not None:
-        spec = _pooled(spec, path, kinds)
-    return _weighed(spec, root, tensors) if tensors else spec
+        spec = replace(_pooled(spec, path, kinds), projections=tuple(width for width, _ in dense))
+    return _weighed(spec, root, tensors, [tensor for _, found in dense for tensor in found]) if tensors else spec
 
 
-def _weighed(spec: ModelSpec, root: Path, tensors: dict[str, TensorInfo]) -> ModelSpec:
-    loaded = loaded_tensors(tensors, spec).values()
+def _read_dense(path: Path, kinds: dict[str, str]) -> list[tuple[int, list[TensorInfo]]]:
+    """Output width and tensors of each linear behind pooling, in order."""
+    folders = [path / folder for kind, folder in kinds.items() if kind.startswith("Dense")]
+    configs = [Facts(read_value(folder / "config.json", dict), str(folder)) for folder in folders]
+    widths = [config.count("out_features") for config in configs]
+    return [(width, list(read_tensors(folder).values())) for width, folder in zip(widths, folders, strict=True)]
+
+
+def _weighed(spec: ModelSpec, root: Path, tensors: dict[str, TensorInfo], behind: list[TensorInfo]) -> ModelSpec:
+    loaded = [*loaded_tensors(tensors, spec).values(), *behind]
     count = sum(tensor.num_elements for tensor in loaded)
     return replace(
         spec,
@@ -78,18 +88,19 @@ def _stored_dtype(tensors: dict[str, TensorInfo]) -> str:
 
 
 def _modules(modules: list[Any], path: Path) -> dict[str, str]:
-    """Subfolder of each sentence-transformers module, by the last part of its class name."""
+    """Subfolder of each sentence-transformers module, by the last part of its class name, with a number for a Dense."""
     kinds: dict[str, str] = {}
     for module in modules:
         kind, folder = (module.get("type"), module.get("path")) if isinstance(module, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(folder, str) or not _SUBFOLDER.fullmatch(folder):
             raise InvalidModel(f"{path}: modules.json does not list modules", hint="get the model's files again")
-        kinds[kind.rpartition(".")[2]] = folder
-    unknown = kinds.keys() - {"Transformer", "Pooling", "Normalize"}
+        name = kind.rpartition(".")[2]
+        kinds[f"Dense {len(kinds)}" if name == "Dense" else name] = folder
+    unknown = {name for name in kinds if name.partition(" ")[0] not in ("Transformer", "Pooling", "Dense", "Normalize")}
     if unknown:
         raise UnsupportedModel(
             f"{path}: the sentence-transformers module {min(unknown)[:80]!r} is not known",
-            hint="models of Transformer, Pooling and Normalize can be read",
+            hint="models of Transformer, Pooling, Dense and Normalize can be read",
         )
     return kinds
 

@@ -9,7 +9,7 @@ from vllm_probe.models.files import mode_of, read_value
 from vllm_probe.models.safetensors import TensorInfo, read_header
 
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
-_BUFFER = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq)$")
+_UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq)$|^mtp\.")
 _ENCODER_HEAD = re.compile(r"^(?:(?:bert|roberta)\.)?pooler\.|^(?:cls|lm_head|classifier)\.")
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.")
 _EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|word_embeddings)\.weight$")
@@ -60,7 +60,7 @@ def loaded_tensors(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str,
 
     Left out: buffers that are computed (positions, rotary frequencies); the pooler and the heads of an encoder, since
     no sentence-transformers pooling uses them; an output projection that is tied or that embedding does not need;
-    layers behind the last one (multi-token prediction).
+    layers of multi-token prediction, behind the last one or under `mtp.`.
 
     Raises:
         InvalidModel: the token embedding has another shape than the config says.
@@ -76,7 +76,7 @@ def loaded_tensors(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str,
 
 
 def _is_loaded(name: str, spec: ModelSpec) -> bool:
-    if _BUFFER.search(name) or (spec.is_encoder and _ENCODER_HEAD.search(name)):
+    if _UNUSED.search(name) or (spec.is_encoder and _ENCODER_HEAD.search(name)):
         return False
     if spec.ties_embeddings and name.startswith("lm_head."):
         return False

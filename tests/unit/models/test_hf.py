@@ -68,6 +68,19 @@ def test_a_decoder_with_last_token_pooling_embeds_and_needs_no_head(tmp_path: Pa
     assert (spec.task, spec.pooling, spec.ties_embeddings, spec.weight_bytes) == ("embed", "last", True, 2 * 32 * 8)
 
 
+def test_linears_behind_pooling_are_read_in_order_and_weighed(tmp_path: Path) -> None:
+    files = minilm()
+    pooling = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
+    dense = [{"path": f"{index}_Dense", "type": "sentence_transformers.models.Dense"} for index in (2, 3)]
+    files["modules.json"] = [TRANSFORMER, pooling, *dense]
+    for index, width in ((2, 24), (3, 4)):
+        files[f"{index}_Dense/config.json"] = {"in_features": 8, "out_features": width, "bias": False}
+        files[f"{index}_Dense/model.safetensors"] = safetensors({"linear.weight": ("F32", (width, 8))})
+    spec = read_folder(write(tmp_path, files))
+    assert spec.projections == (24, 4)
+    assert spec.weight_bytes == BERT_LOADED_BYTES + 4 * 8 * (24 + 4)
+
+
 def test_an_older_layout_keeps_the_model_in_a_subfolder(tmp_path: Path) -> None:
     modules = [TRANSFORMER | {"path": "0_Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
     files = minilm(**{"config.json": None, "model.safetensors": None, "modules.json": modules})
@@ -82,6 +95,7 @@ def test_shards_are_added_up_without_tied_heads_buffers_and_prediction_layers(tm
         "model.layers.2.eh_proj.weight": LAYER,
         "model.layers.0.self_attn.rotary_emb.inv_freq": ("F32", (4,)),
         "lm_head.weight": ("BF16", (32, 8)),
+        "mtp.layers.0.mlp.up_proj.weight": LAYER,
     }
     index = dict.fromkeys(first, "model-0.safetensors") | dict.fromkeys(second, "model-1.safetensors")
     files = {
@@ -132,7 +146,8 @@ def test_a_folder_without_a_config_is_no_model_and_an_absent_one_is_unreadable(t
         ({"modules.json": {}}, InvalidModel, "list"),
         ({"modules.json": ["x"]}, InvalidModel, "modules"),
         ({"modules.json": [{"type": "Transformer", "path": "../elsewhere"}]}, InvalidModel, "modules"),
-        ({"modules.json": [TRANSFORMER, {"path": "2_Dense", "type": "x.Dense"}]}, UnsupportedModel, "'Dense'"),
+        ({"modules.json": [TRANSFORMER, {"path": "2_Conv", "type": "x.Conv"}]}, UnsupportedModel, "'Conv'"),
+        ({"modules.json": [TRANSFORMER, {"path": "2_Dense", "type": "x.Dense"}]}, InvalidModel, "out_features"),
         ({"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}, UnsupportedModel, "max_tokens"),
         ({"1_Pooling/config.json": {"pooling_mode": ["mean", "cls"]}}, UnsupportedModel, "mean"),
         ({"1_Pooling/config.json": {"pooling_mode": {"a": 1}}}, UnsupportedModel, "pooling"),

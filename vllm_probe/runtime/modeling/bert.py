@@ -99,8 +99,9 @@ def load_encoder(spec: ModelSpec, numerics: Numerics, adapter: TorchAdapter, pro
         UnsupportedModel: a variant of the architecture that is not computed here.
         InvalidModel: files that contradict `spec`.
     """
-    if spec.activation != "gelu":
-        message = f"{spec.name}: the bundled engine computes gelu encoders only, this one has {spec.activation!r}"
+    if spec.activation != "gelu" or spec.projections:
+        variant = "linears behind pooling" if spec.projections else repr(spec.activation)
+        message = f"{spec.name}: the bundled engine computes plain gelu encoders only, this one has {variant}"
         raise UnsupportedModel(message, hint="use --engine vllm")
     assert spec.weights_path is not None
     with Checkpoint(Path(spec.weights_path), _ANCHOR) as checkpoint:
