@@ -48,7 +48,7 @@ class ContainerAccess:
 
     Attributes:
         nodes: device nodes or folders to pass in.
-        groups_of: paths whose numeric group the process must have.
+        groups_of: nodes, or patterns of them, whose numeric group the process must have.
         mounts: host paths to mount at the same place.
         env: environment variables to set.
         runtime: container runtime to name, null for the default.
@@ -75,6 +75,8 @@ class VendorPlugin:
         checks: a tuple of `Check`, or null.
         adapter: a `HardwareAdapter` class, or null.
         pci_vendors: PCI vendor ids of its devices.
+        signs: path patterns, or `system machine` as in `darwin aarch64`: where none of them holds and the bus shows no
+            device of `pci_vendors`, the probe is not even imported. Null: it is always asked.
         container: what a container needs.
         requires: optional programs or libraries that make it see more.
         capabilities: package folder with descriptors, as `package:folder`, or null.
@@ -87,6 +89,7 @@ class VendorPlugin:
     checks: str | None = None
     adapter: str | None = None
     pci_vendors: tuple[int, ...] = ()
+    signs: tuple[str, ...] | None = None
     container: ContainerAccess = field(default_factory=ContainerAccess)
     requires: tuple[str, ...] = ()
     capabilities: str | None = None

@@ -11,6 +11,7 @@ from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefuse
 from vllm_probe.core.plugin import Check, ProbeResult, VendorPlugin
 from vllm_probe.core.rows import FixText, Row
 from vllm_probe.core.system import Host
+from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.plugins import RefusedPlugin, discover_plugins
 
 if TYPE_CHECKING:
@@ -86,12 +87,14 @@ class PortableDeviceManager:
     def probe_devices(self, timeout_s: float = 10.0) -> ProbeResult:
         """Every vendor's devices, sorted by id, with what went wrong; vendors are asked at the same time.
 
-        A probe that raises, or that takes longer than `timeout_s`, costs its own devices only.
+        A probe that raises, or that takes longer than `timeout_s`, costs its own devices only. One whose plug-in names
+        signs of its devices is asked where there is one of them.
         """
         answers: dict[str, ProbeResult] = {}
+        asked = self._asked()
         threads = [
             threading.Thread(target=self._ask, args=(plugin, answers), name=f"probe-{plugin.name}", daemon=True)
-            for plugin in self.plugins
+            for plugin in asked
         ]
         for thread in threads:
             thread.start()
@@ -99,11 +102,11 @@ class PortableDeviceManager:
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
         in_time = dict(answers)
-        for plugin in self.plugins:
+        for plugin in asked:
             if plugin.name not in in_time:
                 late = self._finding("PLG-06", plugin.name, f"did not answer in {timeout_s:g} s")
                 in_time[plugin.name] = ProbeResult(findings=(late,))
-        return self._merged({plugin.name: in_time[plugin.name] for plugin in self.plugins})
+        return self._merged({plugin.name: in_time[plugin.name] for plugin in asked})
 
     def plugin_for(self, word: str) -> VendorPlugin | None:
         """The plug-in of a vendor name, else of a device type."""
@@ -151,6 +154,22 @@ class PortableDeviceManager:
                     ),
                 )
         return tuple(found)
+
+    def _asked(self) -> list[VendorPlugin]:
+        """The plug-ins of whose devices the bus, a path or the platform shows a sign, and those that name no signs."""
+        platform = self.host.platform()
+        system = f"{platform.system} {platform.machine}"
+        try:
+            on_bus = {function.vendor for function in accelerators(self.host)}
+            return [
+                plugin
+                for plugin in self.plugins
+                if plugin.signs is None
+                or on_bus.intersection(plugin.pci_vendors)
+                or any(system == sign or self.host.glob(sign) for sign in plugin.signs)
+            ]
+        except RecordingIncomplete:  # of an older release: each probe says what it lacks
+            return list(self.plugins)
 
     def _ask(self, plugin: VendorPlugin, answers: dict[str, ProbeResult]) -> None:
         try:

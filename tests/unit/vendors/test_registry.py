@@ -93,6 +93,42 @@ def test_a_failing_probe_costs_its_own_devices_only(probe: str, row: str, cause:
     assert not finding.blocking
 
 
+ROOT = "/sys/bus/pci/devices/0000:41:00.0"
+ON_BUS = {f"{ROOT}/class": "0x030200", f"{ROOT}/vendor": "0x10de", f"{ROOT}/device": "0x20b2"}
+
+
+@pytest.mark.parametrize(
+    ("signs", "facts", "is_asked"),
+    [
+        (None, {}, True),
+        ((), {}, False),
+        ((), {"files": ON_BUS}, True),
+        ((), {"files": ON_BUS | {f"{ROOT}/vendor": "0x1002"}}, False),
+        (("/dev/good[0-9]*",), {"files": {"/dev/good3": "!chr 1:1"}}, True),
+        (("/dev/good[0-9]*",), {"files": {"/dev/goodctl": "!chr 1:1"}}, False),
+        (("plan9 mips",), {"platform": {"system": "plan9", "machine": "mips"}}, True),
+        (("plan9 mips",), {"platform": {"system": "plan9", "machine": "x86_64"}}, False),
+    ],
+)
+def test_a_probe_is_asked_where_its_plug_in_finds_a_sign(signs: Any, facts: dict[str, Any], is_asked: bool) -> None:
+    host = ReplayHost(Scene(facts=Facts(**facts)))
+    good = plugin("good", "two_cards", pci_vendors=(0x10DE,), signs=signs)
+    assert bool(PortableDeviceManager(host, (good,)).probe_devices().devices) is is_asked
+
+
+def test_a_probe_without_a_sign_is_not_even_imported() -> None:
+    absent = VendorPlugin(
+        api_version=API_VERSION, name="absent", device_types=("absent",), probe="nowhere:probe", signs=()
+    )
+    assert manager(absent).probe_devices().findings == ()
+
+
+def test_a_recording_that_does_not_hold_the_bus_has_every_probe_asked() -> None:
+    host = ReplayHost(Scene(facts=Facts(), complete=True))
+    found = PortableDeviceManager(host, (plugin("good", "two_cards", signs=()),)).probe_devices()
+    assert len(found.devices) == 2
+
+
 def test_the_traceback_of_a_probe_is_evidence() -> None:
     (finding,) = manager(plugin("bad", "raising")).probe_devices().findings
     assert "in raising" in finding.evidence[0]
