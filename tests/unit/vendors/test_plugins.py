@@ -63,7 +63,7 @@ def test_a_plug_in_of_another_wheel_is_found_after_ours(install: Install) -> Non
     install("acme", good("acme"))
     found = discover_plugins(None)
     assert [plugin.name for plugin in found.plugins][-1] == "acme"
-    assert found.distributions == {"cpu": "vllm-probe", "acme": "acme-dist"}
+    assert (found.distributions["cpu"], found.distributions["acme"]) == ("vllm-probe", "acme-dist")
     assert found.refused == ()
     assert names("acme") == ["acme"]
 
@@ -77,7 +77,7 @@ def test_a_plug_in_that_is_not_allowed_is_not_imported(install: Install) -> None
 def test_an_unknown_name_is_an_error_that_lists_the_known() -> None:
     with pytest.raises(BadUsage, match="VLLM_PROBE_PLUGINS names 'cpus'") as caught:
         discover_plugins("cpus,null")
-    assert "cpu, null" in caught.value.hint
+    assert {"cpu", "null", "nvidia"} <= set(caught.value.hint.removeprefix("the plug-ins here are ").split(", "))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_a_plug_in_raised_is_kept_with_its_traceback(install: Install) -> N
 def test_a_name_can_be_taken_once(install: Install) -> None:
     install("cpu", good("cpu"))
     assert the_refused().reason == "its name is taken by a plug-in that was found before"
-    assert discover_plugins(None).plugins[0].probe == "vllm_probe.vendors.cpu.probe:probe"
+    assert "vllm_probe.vendors.cpu.probe:probe" in {plugin.probe for plugin in discover_plugins(None).plugins}
 
 
 @pytest.mark.parametrize(

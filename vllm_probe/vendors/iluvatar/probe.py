@@ -1,0 +1,6 @@
+"""Lists Iluvatar GPUs without a library."""
+
+from vllm_probe.vendors.iluvatar import PLUGIN
+from vllm_probe.vendors.layer0 import bus_probe
+
+probe = bus_probe(PLUGIN)

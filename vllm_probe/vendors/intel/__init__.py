@@ -1,0 +1,13 @@
+"""Intel GPUs, integrated and discrete, and the NPUs of Intel processors."""
+
+from vllm_probe.core.plugin import API_VERSION, ContainerAccess, VendorPlugin
+
+PLUGIN = VendorPlugin(
+    api_version=API_VERSION,
+    name="intel",
+    device_types=("intel_xpu", "intel", "xpu"),
+    probe="vllm_probe.vendors.intel.probe:probe",
+    pci_vendors=(0x8086,),
+    signs=("/dev/dxg",),
+    container=ContainerAccess(nodes=("/dev/dri",), groups_of=("/dev/dri/renderD*",)),
+)

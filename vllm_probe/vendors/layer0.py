@@ -1,0 +1,224 @@
+"""Layer 0: what the PCI bus, /dev and drivers tell of a device. No library is asked, no node opened, nothing woken."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from vllm_probe.core.device import Device, DeviceMemory, Verdict
+from vllm_probe.core.files import read_json
+from vllm_probe.core.plugin import Probe, ProbeResult, VendorPlugin
+from vllm_probe.core.system import Host
+from vllm_probe.core.values import JsonValue, Kind, MemoryKind
+from vllm_probe.vendors.nodes import node_facts, read_identity
+from vllm_probe.vendors.pci import ROOT, PciFunction, accelerators
+from vllm_probe.vendors.software import container_kind
+
+Reading: TypeAlias = tuple[Device, dict[str, str]]
+"""A device, and by JSON pointer within it why a value is null."""
+
+Fact: TypeAlias = tuple[Any, str]
+"""A value and its source, or null and the reason."""
+
+Gate: TypeAlias = tuple[str, list[dict[str, JsonValue]]]
+"""A node pattern of which at least one node must be open to this process, and the nodes that match it."""
+
+Record: TypeAlias = dict[str, Any]
+
+_MEMORY_KINDS: dict[Kind, MemoryKind] = {"gpu": "dedicated", "igpu": "shared"}
+_TAKEN = {
+    "vfio-pci": "for a virtual machine",
+    "xen-pciback": "for a virtual machine",
+    "pci-stub": "to keep every other driver away",
+    "uio_pci_generic": "for a program of its own",
+    "nouveau": "which draws and does not compute",
+    "nvidiafb": "which draws and does not compute",
+    "radeon": "which draws and does not compute",
+}
+UNASKED = "whether its library, torch and vLLM can use it was not checked"
+_MEMORY = "no library was asked for its memory"
+
+
+def bus_probe(plugin: VendorPlugin) -> Probe:
+    """A probe that lists what the bus and /dev show of the vendor's devices."""
+    return lambda host: result(bus_devices(host, plugin))
+
+
+def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:
+    """The vendor's functions on the PCI bus; where there is none, the nodes that no other vendor has.
+
+    `layer0.json` in the vendor's folder holds, the first three always:
+    `source` and `brand` of the names; `chips`: by PCI vendor, lists of chip, arch, kind, memory and `ids` with names;
+    `gates`: by kind, node patterns (`a|b`: either), of each of which one node must be open to this process;
+    `drivers`: by kind, what lets it compute; `version`: a file and what matches the driver's version in it, where
+    /sys/module does not tell it; `minor`: a file with `{address}` and what matches the number of the device's own node
+    in it; `alone`: nodes that no other vendor has.
+    """
+    functions = [each for each in accelerators(host) if each.kind and each.vendor in plugin.pci_vendors]
+    record = read_json(Path(__file__).parent / plugin.name / "layer0.json")
+    if functions:
+        return [_function(host, plugin.name, function, record) for function in functions]
+    return [
+        _node(host, plugin.name, node, record) for node in (host.glob(record["alone"]) if "alone" in record else ())
+    ]
+
+
+def _function(host: Host, vendor: str, function: PciFunction, record: Record) -> Reading:
+    number, chips = f"{function.device:04x}", record["chips"].get(f"{function.vendor:04x}", ())
+    chip: Record = next((chip for chip in chips if number in chip["ids"]), {})
+    kind: Kind = chip.get("kind") or function.kind or "gpu"
+    gates = _gates(host, function, kind, record)
+    unknown, source = f"the id table does not know {function.pci_id}", f"id table, {function.pci_id}"
+    return reading(
+        function.address,
+        vendor,
+        kind,
+        verdict=_verdict(host, function, _of(record.get("drivers", {}), kind), gates),
+        name=(f"{record['brand']} {chip['ids'][number]}", source) if chip else (None, unknown),
+        arch=(chip["arch"], source) if "arch" in chip else (None, "the id does not tell it" if chip else unknown),
+        driver=_driver(host, function.driver, record),
+        memory=chip.get("memory", _MEMORY_KINDS.get(kind)),
+        nodes=[fact for _, facts in gates for fact in facts],
+        indices=_indices(host, function),
+        links=_links(host, function),
+        details={"pci_id": function.pci_id, "chip": chip.get("chip")},
+    )
+
+
+def _node(host: Host, vendor: str, node: str, record: Record) -> Reading:
+    unseen = "the bus does not show the device, only its node is there"
+    return reading(
+        f"{vendor}:{re.sub(r'[^0-9]', '', node.rpartition('/')[2])}",
+        vendor,
+        next(iter(record["gates"])),
+        verdict=Verdict(code="unknown", reason=f"{unseen}; {UNASKED}"),
+        name=(None, unseen),
+        nodes=[node_facts(host, node, read_identity(host))],
+    )
+
+
+def _gates(host: Host, function: PciFunction, kind: Kind, record: Record) -> list[Gate]:
+    """Sysfs or the driver tell the function's own nodes; where neither does, any that match may be its own."""
+    identity, gates = read_identity(host), []
+    for gate in _of(record["gates"], kind):
+        pattern = next((each for each in gate.split("|") if host.glob(each)), gate.split("|")[0])
+        folder, _, name = pattern.rpartition("/")
+        nodes = [f"{folder}/{path.rpartition('/')[2]}" for path in host.glob(f"{ROOT}/{function.address}/*/{name}")]
+        if "minor" in record and pattern == record["alone"]:
+            file, regex = record["minor"]
+            match = re.search(regex, host.read_text(file.format(address=function.address)) or "")
+            nodes = [pattern.replace("[0-9]*", match[1])] if match else nodes
+        found = nodes or host.glob(pattern) or (pattern,)
+        gates.append((pattern, [node_facts(host, node, identity) for node in found]))
+    return gates
+
+
+def _driver(host: Host, driver: str | None, record: Record) -> Fact:
+    if driver is None:
+        return None, "no driver is bound to it"
+    places = [record["version"]] if "version" in record else []
+    for path, regex in (*places, (f"/sys/module/{driver.replace('-', '_')}/version", r"(\S+)")):
+        match = re.search(regex, host.read_text(path) or "")
+        if match:
+            return f"{driver} {match[1]}", path
+    return driver, "driver link"
+
+
+def _verdict(host: Host, function: PciFunction, drivers: Sequence[str], gates: list[Gate]) -> Verdict:
+    driver, lacking = function.driver, ""
+    if driver is None:
+        load = f"; run `sudo modprobe {drivers[0]}` on the host" if drivers else ""
+        return _unusable(f"no driver is bound to it{load}")
+    if driver in _TAKEN and driver not in drivers:
+        return _unusable(f"it is bound to {driver}, {_TAKEN[driver]}")
+    inside = container_kind(host) not in {None, "wsl"}
+    for pattern, facts in gates:
+        states = {fact["state"]: fact for fact in facts}
+        if "not opened" not in states and "denied" in states:
+            return _unusable(denial(states["denied"], inside=inside))
+        if "not opened" not in states and inside:
+            return _unusable(f"this container was not given {pattern}; start it with `--device {pattern}`")
+        lacking += "" if "not opened" in states else f", {pattern} is not there"
+    asleep = ", it is asleep in D3cold and nothing was asked that would wake it" if function.asleep else ""
+    return Verdict(code="unknown", reason=f"{driver} is bound to it{lacking}{asleep}; {UNASKED}")
+
+
+def reading(  # noqa: PLR0913 - a device has that many values
+    id_: str,
+    vendor: str,
+    kind: Kind,
+    *,
+    verdict: Verdict,
+    name: Fact,
+    arch: Fact = (None, "nothing here tells it"),
+    driver: Fact = (None, "nothing here tells it"),
+    memory: MemoryKind | None = None,
+    reported: Fact = (None, _MEMORY),
+    nodes: Iterable[dict[str, JsonValue]] = (),
+    indices: dict[str, int] | None = None,
+    links: tuple[dict[str, JsonValue], ...] = (),
+    details: Mapping[str, JsonValue] | None = None,
+) -> Reading:
+    """A device with the source of each value, and why the others are null."""
+    facts = {"/name": name, "/arch": arch, "/driver": driver, "/memory/reported_bytes": reported}
+    unknown = {pointer: why for pointer, (value, why) in facts.items() if value is None}
+    unknown |= {f"/memory/{each}_bytes": _MEMORY for each in ("usable", "used")}
+    device = Device(
+        id=id_,
+        vendor=vendor,
+        kind=kind,
+        name=name[0],
+        arch=arch[0],
+        driver=driver[0],
+        memory=DeviceMemory(reported_bytes=reported[0], kind=memory),
+        indices=indices or {},
+        links=links,
+        verdict=verdict,
+        sources={pointer: source for pointer, (value, source) in facts.items() if value is not None},
+        details={"nodes": list(nodes)} | {key: value for key, value in (details or {}).items() if value is not None},
+    )
+    return device, unknown | {"/adapter": "no adapter here runs it"}
+
+
+def result(readings: Iterable[Reading]) -> ProbeResult:
+    """What a probe gives."""
+    found = list(readings)
+    return ProbeResult(
+        devices=tuple(device for device, _ in found),
+        unknown={f"/{i}{pointer}": why for i, (_, unknown) in enumerate(found) for pointer, why in unknown.items()},
+    )
+
+
+def denial(fact: Mapping[str, JsonValue], *, inside: bool) -> str:
+    """That the mode of a node keeps this process out, and the way in."""
+    node, group = fact["path"], fact["gid"]
+    way = f"start the container with `--group-add {group}`" if inside else f'run `sudo usermod -aG {group} "$USER"`'
+    return f"{node} has mode {fact['mode']} and group {group}, in which this process is not; {way}"
+
+
+def _unusable(reason: str) -> Verdict:
+    return Verdict(code="unusable", reason=reason)
+
+
+def _of(by_kind: Mapping[str, Sequence[str]], kind: Kind) -> Sequence[str]:
+    return by_kind.get("gpu" if kind == "igpu" else kind, ())
+
+
+def _indices(host: Host, function: PciFunction) -> dict[str, int]:
+    words = {"card": "drm_card", "renderD": "drm_render", "accel": "accel"}
+    paths = [path for folder in ("drm", "accel") for path in host.glob(f"{ROOT}/{function.address}/{folder}/*")]
+    found = (re.search(r"/(card|renderD|accel)([0-9]{1,4})$", path) for path in paths)
+    return {words[match[1]]: int(match[2]) for match in found if match}
+
+
+def _links(host: Host, function: PciFunction) -> tuple[dict[str, JsonValue], ...]:
+    """Speed and width of the PCIe link, at most and, where the device is awake, now; an idle link is slower."""
+    files = {"max_speed": "max_link_speed", "max_width": "max_link_width", "numa_node": "numa_node"}
+    if not function.asleep:
+        files |= {"current_speed": "current_link_speed", "current_width": "current_link_width"}
+    link: dict[str, JsonValue] = {}
+    for key, file in files.items():
+        text = (host.read_text(f"{ROOT}/{function.address}/{file}") or "").strip()
+        if re.match(r"[0-9]", text):
+            link[key] = text if key.endswith("speed") else int(text)
+    return ({"kind": "pcie", **link},) if link else ()

@@ -1,0 +1,6 @@
+"""Lists Moore Threads GPUs without a library."""
+
+from vllm_probe.vendors.layer0 import bus_probe
+from vllm_probe.vendors.mthreads import PLUGIN
+
+probe = bus_probe(PLUGIN)

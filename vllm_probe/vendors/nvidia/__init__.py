@@ -1,0 +1,15 @@
+"""NVIDIA GPUs: on PCI, behind WSL, and in Jetson modules."""
+
+from vllm_probe.core.plugin import API_VERSION, ContainerAccess, VendorPlugin
+
+PLUGIN = VendorPlugin(
+    api_version=API_VERSION,
+    name="nvidia",
+    device_types=("nvidia", "cuda"),
+    probe="vllm_probe.vendors.nvidia.probe:probe",
+    pci_vendors=(0x10DE,),
+    signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible"),
+    container=ContainerAccess(
+        runtime="nvidia", env={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    ),
+)

@@ -1,0 +1,98 @@
+"""GPUs that no PCI bus shows: behind Windows in WSL, and in a system on a chip."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from vllm_probe.core.device import Verdict
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.layer0 import UNASKED, Fact, Reading, denial, reading
+from vllm_probe.vendors.nodes import node_facts, read_identity
+from vllm_probe.vendors.software import container_kind
+
+DXG = "/dev/dxg"
+_WSL_LIBRARIES = (
+    ("nvidia", ("/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1")),
+    ("amd", ("/opt/rocm*/lib/librocdxg.so*", "/usr/lib/librocdxg.so*", "/usr/lib/*/librocdxg.so*")),
+    ("intel", ("/usr/lib/*/libze_intel_gpu.so*", "/usr/lib64/libze_intel_gpu.so*")),
+)  # the first vendor whose library is there has its GPU behind /dev/dxg
+_UNTOLD = "Windows has the driver, and no tool here told it"
+
+
+def dxg_library(host: Host, vendor: str) -> str | None:
+    """The library that shows `vendor`'s GPU to be the one behind /dev/dxg, null when it is not or there is none."""
+    if host.exists(DXG):
+        for owner, patterns in _WSL_LIBRARIES:
+            found = next((path for pattern in patterns for path in host.glob(pattern)), None)
+            if found:
+                return found if owner == vendor else None
+    return None
+
+
+def dxg(host: Host, vendor: str, named: Iterable[tuple[Fact, Fact, Fact]] = (((None, _UNTOLD),) * 3,)) -> list[Reading]:
+    """The GPUs of `vendor` behind /dev/dxg: one for each name, architecture and driver that a tool gave."""
+    library = dxg_library(host, vendor)
+    if library is None:
+        return []
+    node = node_facts(host, DXG, read_identity(host))
+    verdict = Verdict(code="unknown", reason=f"Windows offers it to Linux in {DXG}; {UNASKED}")
+    if node["state"] == "denied":
+        inside = container_kind(host) not in {None, "wsl"}
+        verdict = Verdict(code="unusable", reason=denial(node, inside=inside))
+    return [
+        reading(
+            f"dxg:{i}",
+            vendor,
+            "gpu",
+            verdict=verdict,
+            name=name,
+            arch=arch,
+            driver=driver,
+            nodes=[node],
+            details={"library": library},
+        )
+        for i, (name, arch, driver) in enumerate(named)
+    ]
+
+
+def drm_nodes(host: Host, drivers: tuple[str, ...]) -> dict[str, str]:
+    """Render nodes of devices that are bound to one of `drivers`, with the driver."""
+    links = {
+        path.split("/")[4]: (host.readlink(path) or "").rpartition("/")[2]
+        for path in host.glob("/sys/class/drm/renderD*/device/driver")
+    }
+    return {f"/dev/dri/{name}": driver for name, driver in links.items() if driver in drivers}
+
+
+def first_line(host: Host, *paths: str) -> Fact:
+    """The first of `paths` that can be read, its first line without the NUL that ends a device tree's text."""
+    for path in paths:
+        text = re.split(r"[\n\0]", (host.read_text(path) or "").strip())[0].strip()
+        if text:
+            return text, path
+    return None, "the system does not tell it"
+
+
+def phone_gpu(
+    host: Host,
+    id_: str,
+    vendor: str,
+    name: Fact,
+    nodes: Mapping[str, str],
+    arch: Fact = (None, "nothing here tells it"),
+) -> Reading:
+    """An integrated GPU that no engine here has a backend for, with its nodes and their driver."""
+    identity = read_identity(host)
+    reason = (
+        "neither torch nor vLLM has a backend for it: OpenCL and Vulkan programs may use it, this machine's CPU serves"
+    )
+    return reading(
+        id_,
+        vendor,
+        "igpu",
+        verdict=Verdict(code="unusable", reason=reason),
+        name=name,
+        arch=arch,
+        driver=(next(iter(nodes.values())), "device node"),
+        memory="shared",
+        nodes=[node_facts(host, node, identity) for node in nodes],
+    )
