@@ -57,7 +57,7 @@ def diagnose(host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str 
             key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
         )
     )
-    judged = (judge(device, findings) for device in probed.devices)
+    judged = tuple(judge(device, findings) for device in probed.devices)
     return Diagnosis(
         schema_version="1.0",
         **stamp.header(),
@@ -73,7 +73,7 @@ def diagnose(host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str 
             for device in judged
         ),
         findings=findings,
-        not_checked=tuple(_not_checked(host, probed.devices)),
+        not_checked=tuple(_not_checked(host, judged)),
     )
 
 
@@ -101,9 +101,12 @@ def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
         yield "kernel messages: /dev/kmsg may be read by root alone; run doctor with sudo"
     if host.open_errno("/var/run/docker.sock") == EACCES:
         yield "docker's runtimes: this user may not ask the docker daemon"
+    for device in devices:
+        if device.verdict.code == "unknown":
+            yield f"{device.id} ({device.name or device.vendor}): {device.verdict.reason}"
     listed = {device.id for device in devices}
     for function in accelerators(host):
         if function.kind and function.address not in listed:
             yield f"{function.address} ({function.label}): no plug-in installed here examines it"
-        if function.asleep:
+        if function.asleep and function.address not in listed:
             yield f"{function.address} ({function.label}): asleep in D3cold, and opening its nodes would wake it"

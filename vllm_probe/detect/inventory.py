@@ -20,6 +20,8 @@ _HINTS = {
     0x1002: "--device=/dev/kfd and --device=/dev/dri mounts",
     0x8086: "--device=/dev/dri mount",
 }
+_SLOWDOWN = "predicted slowdown: unknown, the device was never measured here"
+_NEUTRAL_NODES = ("/dev/dxg", "/dev/accel/accel*")  # whose device no name tells
 _RUNTIME_INDICES = ("cuda", "hip", "xpu", "npu")
 _UNHANDLED = Row(
     "PLG-09",
@@ -27,6 +29,13 @@ _UNHANDLED = Row(
     blocking=False,
     cause="<label> not detected, falling back to <fallback>: <reason>.",
     fix=(("shell", "vllm-probe adapter list", "See which vendors the installed plug-ins cover.", "none"),),
+)
+_UNUSED = Row(
+    "PLG-09",
+    "degrades",
+    blocking=False,
+    cause="<label> is not used, falling back to <fallback>: <reason>.",
+    fix=(("shell", "vllm-probe doctor", "See what is wrong with it and how to fix it.", "none"),),
 )
 _UNKNOWN = Row("PLG-09", "info", blocking=False, cause="The <label> at <address> is no accelerator that is known here.")
 
@@ -64,12 +73,19 @@ def take_inventory(
 def vllm_choice(devices: tuple[Device, ...], vllm: str | None) -> Choice:
     """What an installed vLLM would take: a CPU build the CPU, any other the first device of its runtime's order."""
     cpu = next((device for device in devices if device.kind == "cpu"), None)
-    others = [device for device in devices if device.kind in {"gpu", "npu"} and device.usable and device.visible]
+    cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible]
+    others = [device for device in cards if device.usable]
     if vllm is None:
-        build = f"the build for {others[0].vendor}" if others else "its CPU build"
+        build = f"the build for {(others or cards)[0].vendor}" if cards else "its CPU build"
         return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}")
     if "cpu" in vllm:
         return Choice(id=cpu.id if cpu else None, reason=f"vLLM {vllm} is a CPU build")
+    unjudged = next((device for device in cards if device.verdict.code == "unknown"), None)
+    if not others and unjudged:
+        reason = (
+            f"vLLM {vllm} takes the first device in the order of its driver; whether {unjudged.id} works is unknown"
+        )
+        return Choice(id=None, reason=reason)
     if not others:
         reason = f"vLLM {vllm} is no CPU build and finds no accelerator: it stops with `Failed to infer device type`"
         return Choice(id=None, reason=f"{reason}; its CPU build would take the CPU")
@@ -93,15 +109,15 @@ def _lost(
     refused: list[Finding],
     picked: Device | None,
 ) -> Iterator[Finding]:
-    """One finding for each PCI accelerator that is no usable device, naming what takes its place."""
+    """One finding for each accelerator that is no usable device, naming what takes its place."""
     inside = container_kind(host) in CONTAINERS
     fallback = "nothing" if picked is None else "CPU" if picked.kind == "cpu" else picked.id
     reasons = {finding.device: finding for finding in refused}
-    listed = {device.id for device in devices}
+    listed = {device.id: device for device in devices}
     covered = {vendor: plugin.name for plugin in manager.plugins for vendor in plugin.pci_vendors}
     for function in accelerators(host):
         finding = reasons.get(function.address)
-        facts = (function.evidence, "predicted slowdown: unknown, the device was never measured here")
+        facts = (function.evidence, _SLOWDOWN)
         if finding is not None:
             hint = f" Please check {_HINTS[function.vendor]}." if inside else ""
             lost = f"{function.label} not detected, falling back to {fallback}.{hint} {finding.cause}"
@@ -112,6 +128,14 @@ def _lost(
             yield _UNHANDLED.finding(function.address, facts, label=function.label, fallback=fallback, reason=reason)
         elif function.address not in listed:
             yield _UNKNOWN.finding(function.address, facts[:1], label=function.label, address=function.address)
+    for device in devices:
+        if device.kind in {"gpu", "npu"} and not device.usable and device.id not in reasons:
+            label = f"{device.name or device.vendor} at {device.id}"
+            facts = (f"{device.id}: {device.verdict.reason}", _SLOWDOWN)
+            yield _UNUSED.finding(device.id, facts, label=label, fallback=fallback, reason=device.verdict.reason)
+    known = {fact["path"] for device in devices for fact in device.details.get("nodes", ())}
+    for node in (path for pattern in _NEUTRAL_NODES for path in host.glob(pattern) if path not in known):
+        yield _UNKNOWN.finding(None, (f"{node}: no device listed here has it",), label="device node", address=node)
 
 
 def _runtime_index(device: Device) -> int:

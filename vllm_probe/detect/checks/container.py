@@ -8,6 +8,7 @@ from vllm_probe.core.plugin import Check
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import ROWS
 from vllm_probe.detect.nodes import Refusal, group_name, group_number, lxc_lines, refusal
+from vllm_probe.vendors import amd, intel
 from vllm_probe.vendors.pci import ROOT, PciFunction, accelerators
 from vllm_probe.vendors.software import container_kind
 
@@ -41,8 +42,8 @@ class Access:
 
 AMD = Access(
     drivers=("amdgpu",),
-    gates=("/dev/kfd", "/dev/dri/renderD*"),
-    nodes=("/dev/kfd", "/dev/dri"),
+    gates=amd.PLUGIN.container.groups_of,
+    nodes=amd.PLUGIN.container.nodes,
     options=" --security-opt seccomp=unconfined --ipc=host",
     effect="a new container that may make every system call and shares the host's IPC",
     resource="amd.com/gpu",
@@ -51,8 +52,8 @@ AMD = Access(
 )
 INTEL = Access(
     drivers=("i915", "xe"),
-    gates=("/dev/dri/renderD*",),
-    nodes=("/dev/dri",),
+    gates=intel.PLUGIN.container.groups_of,
+    nodes=intel.PLUGIN.container.nodes,
     resource="gpu.intel.com/<driver>",
     hidden="CTR-14",
     denied="CTR-15",
