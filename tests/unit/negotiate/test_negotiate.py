@@ -31,6 +31,7 @@ from vllm_probe.core.codec import dumps, from_json
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models import catalogue
 from vllm_probe.negotiate.laws import table
 
 MODELS = (EMBEDDING, MINILM, BGE_M3, QWEN3_0_6B, QWEN3_8B, QWEN3_30B_A3B, GLM_5_3)
@@ -135,6 +136,24 @@ def test_glm_is_refused_with_the_bytes_it_needs() -> None:
     assert "more than there is" in found.unknown["/gpu_memory_utilization"]
     assert found.alternatives
     assert "GlmMoeDsaForCausalLM needs --engine vllm" in " ".join(config(GLM_5_3, CPU).warnings)
+
+
+@pytest.mark.parametrize(("document", "gib"), [(ASCEND, 64), (RTX, 24), (H100, 80)])
+def test_every_catalogue_model_gets_a_config_or_a_refusal_with_what_would_boot(
+    document: dict[str, Any], gib: int
+) -> None:
+    verdicts = set()
+    for name in catalogue.entries():
+        found = config(catalogue.load(name), document, engine="vllm", device_memory_bytes=gib * GIB)
+        verdicts.add(found.budget.verdict)
+        assert found.budget.requested_bytes is not None, name
+        if found.budget.verdict == "boots":
+            assert found.budget.requested_bytes <= gib * GIB, name
+        else:
+            assert found.budget.requested_bytes > 0.9 * gib * GIB, name
+            assert [each.verdict for each in found.alternatives] == ["boots"] * len(found.alternatives), name
+            assert len(found.alternatives) >= 2, name
+    assert verdicts == {"boots", "oom"}
 
 
 def test_a_lowered_context_says_so() -> None:

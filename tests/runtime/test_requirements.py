@@ -1,0 +1,39 @@
+"""The linears that are counted for a model are those that transformers builds from its config."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from vllm_probe.models.config import parse_config
+from vllm_probe.negotiate.requirements import analyse
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "models"
+RENAMED = {"gemma3": "gemma3_text", "kimi_k2": "deepseek_v3"}
+INCOMPLETE = ("GLM-4.7-Flash", "embeddinggemma-300m")
+
+
+def built_parameters(config: dict[str, Any]) -> int:
+    """Parameters of the transformers model of `config` without pooler, built without memory."""
+    text = {**config, **config.get("text_config", {})}
+    for key in ("quantization_config", "architectures", "text_config", "vision_config", "audio_config"):
+        text.pop(key, None)
+    kind = text.pop("model_type")
+    made = transformers.AutoConfig.for_model(RENAMED.get(kind, kind), **text)
+    with torch.device("meta"):
+        encodes = kind in ("bert", "xlm-roberta")
+        model = (transformers.AutoModel if encodes else transformers.AutoModelForCausalLM).from_config(made)
+    return sum(value.numel() for name, value in model.named_parameters() if not name.startswith("pooler."))
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the collection of public configs is not beside the repository")
+@pytest.mark.parametrize("path", sorted(SHARED.glob("*.json")), ids=lambda path: path.stem)
+def test_a_model_has_as_many_parameters_as_transformers_builds(path: Path) -> None:
+    if path.stem in INCOMPLETE:
+        pytest.skip("the public copy of this config is not whole")
+    config = {key: value for key, value in json.loads(path.read_text()).items() if not key.startswith("_")}
+    need = analyse(parse_config(config, name=path.stem, source=path.name))
+    assert need.computed_parameters == pytest.approx(built_parameters(config), rel=3e-4)
