@@ -92,7 +92,12 @@ def _layers(facts: Facts) -> list[AttentionGroup]:
         "chunked": AttentionGroup(kind="chunked", num_layers=1, window=chunk),
         "linear": AttentionGroup(kind="linear", num_layers=1),
     }
-    return [by_kind[kind] for kind in _kinds(facts, layers, "chunked" if chunk else "sliding" if window else "full")]
+    kinds = _kinds(facts, layers, "chunked" if chunk else "sliding" if window else "full")
+    needed = {"sliding": window, "chunked": chunk, "linear": facts.maybe("linear_num_value_heads")}
+    lacking = next((kind for kind in kinds if kind in needed and needed[kind] is None), None)
+    if lacking:
+        raise facts.invalid(f"{lacking} layers without their window or heads")
+    return [by_kind[kind] for kind in kinds]
 
 
 def _window(facts: Facts) -> int | None:

@@ -97,6 +97,8 @@ def test_a_compressed_cache_is_indexed_where_it_is_fine() -> None:
     [
         ({"layer_types": ["mamba", "full_attention"]}, UnsupportedModel, "mamba"),
         ({"layer_types": ["full_attention"]}, InvalidModel, "1 of 2"),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, InvalidModel, "sliding layers without"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, InvalidModel, "linear layers without"),
         ({"num_kv_shared_layers": 2}, UnsupportedModel, "share"),
         ({"compress_ratios": [4], "sliding_window": 16}, InvalidModel, "compress_ratios"),
         ({"compress_ratios": [4, "x"], "sliding_window": 16}, InvalidModel, "compress_ratios"),
