@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Device, DeviceMemory, Verdict
 from vllm_probe.core.files import read_json
-from vllm_probe.core.plugin import Probe, ProbeResult, VendorPlugin
+from vllm_probe.core.plugin import ContainerAccess, Probe, ProbeResult, VendorPlugin
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import JsonValue, Kind, MemoryKind
 from vllm_probe.vendors.nodes import node_facts, read_identity
@@ -50,30 +50,35 @@ def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:
     `layer0.json` in the vendor's folder holds, the first three always:
     `source` and `brand` of the names; `chips`: by PCI vendor, lists of chip, arch, kind, memory and `ids` with names;
     `gates`: by kind, node patterns (`a|b`: either), of each of which one node must be open to this process;
-    `drivers`: by kind, what lets it compute; `version`: a file and what matches the driver's version in it, where
-    /sys/module does not tell it; `minor`: a file with `{address}` and what matches the number of the device's own node
-    in it; `alone`: nodes that no other vendor has.
+    `drivers`: by kind, what lets it compute; `masks`: by kind, variables that can hide it; `version`: a file and what
+    matches the driver's version in it, where /sys/module does not tell it; `minor`: a file with `{address}` and what
+    matches the number of the device's own node in it; `alone`: nodes that no other vendor has.
     """
     functions = [each for each in accelerators(host) if each.kind and each.vendor in plugin.pci_vendors]
     record = read_json(Path(__file__).parent / plugin.name / "layer0.json")
     if functions:
-        return [_function(host, plugin.name, function, record) for function in functions]
+        return [_function(host, plugin, function, record) for function in functions]
     return [
         _node(host, plugin.name, node, record) for node in (host.glob(record["alone"]) if "alone" in record else ())
     ]
 
 
-def _function(host: Host, vendor: str, function: PciFunction, record: Record) -> Reading:
+def _function(host: Host, plugin: VendorPlugin, function: PciFunction, record: Record) -> Reading:
     number, chips = f"{function.device:04x}", record["chips"].get(f"{function.vendor:04x}", ())
     chip: Record = next((chip for chip in chips if number in chip["ids"]), {})
     kind: Kind = chip.get("kind") or function.kind or "gpu"
     gates = _gates(host, function, kind, record)
+    verdict = _verdict(host, plugin.container, function, _of(record.get("drivers", {}), kind), gates)
+    mask = _mask(host, _of(record.get("masks", {}), kind))
+    if mask and verdict.code == "unknown":
+        verdict = Verdict(code="hidden", reason=f"the environment variable {mask} hides it; {UNASKED}")
     unknown, source = f"the id table does not know {function.pci_id}", f"id table, {function.pci_id}"
     return reading(
         function.address,
-        vendor,
+        plugin.name,
         kind,
-        verdict=_verdict(host, function, _of(record.get("drivers", {}), kind), gates),
+        verdict=verdict,
+        visible=not mask,
         name=(f"{record['brand']} {chip['ids'][number]}", source) if chip else (None, unknown),
         arch=(chip["arch"], source) if "arch" in chip else (None, "the id does not tell it" if chip else unknown),
         driver=_driver(host, function.driver, record),
@@ -87,13 +92,14 @@ def _function(host: Host, vendor: str, function: PciFunction, record: Record) ->
 
 def _node(host: Host, vendor: str, node: str, record: Record) -> Reading:
     unseen = "the bus does not show the device, only its node is there"
+    fact = node_facts(host, node, read_identity(host))
     return reading(
         f"{vendor}:{re.sub(r'[^0-9]', '', node.rpartition('/')[2])}",
         vendor,
         next(iter(record["gates"])),
-        verdict=Verdict(code="unknown", reason=f"{unseen}; {UNASKED}"),
+        verdict=node_verdict(host, fact, unseen),
         name=(None, unseen),
-        nodes=[node_facts(host, node, read_identity(host))],
+        nodes=[fact],
     )
 
 
@@ -116,7 +122,7 @@ def _gates(host: Host, function: PciFunction, kind: Kind, record: Record) -> lis
 def _driver(host: Host, driver: str | None, record: Record) -> Fact:
     if driver is None:
         return None, "no driver is bound to it"
-    places = [record["version"]] if "version" in record else []
+    places = [record["version"]] if "version" in record and driver not in _TAKEN else []
     for path, regex in (*places, (f"/sys/module/{driver.replace('-', '_')}/version", r"(\S+)")):
         match = re.search(regex, host.read_text(path) or "")
         if match:
@@ -124,7 +130,9 @@ def _driver(host: Host, driver: str | None, record: Record) -> Fact:
     return driver, "driver link"
 
 
-def _verdict(host: Host, function: PciFunction, drivers: Sequence[str], gates: list[Gate]) -> Verdict:
+def _verdict(
+    host: Host, access: ContainerAccess, function: PciFunction, drivers: Sequence[str], gates: list[Gate]
+) -> Verdict:
     driver, lacking = function.driver, ""
     if driver is None:
         load = f"; run `sudo modprobe {drivers[0]}` on the host" if drivers else ""
@@ -135,12 +143,13 @@ def _verdict(host: Host, function: PciFunction, drivers: Sequence[str], gates: l
     for pattern, facts in gates:
         states = {fact["state"]: fact for fact in facts}
         if "not opened" not in states and "denied" in states:
-            return _unusable(denial(states["denied"], inside=inside))
+            return _unusable(_denial(states["denied"], inside=inside))
         if "not opened" not in states and inside:
-            return _unusable(f"this container was not given {pattern}; start it with `--device {pattern}`")
+            options = f"--device {pattern}" if pattern in access.nodes else _options(access)
+            return _unusable(f"this container was not given {pattern}; start it with `{options}`")
         lacking += "" if "not opened" in states else f", {pattern} is not there"
     asleep = ", it is asleep in D3cold and nothing was asked that would wake it" if function.asleep else ""
-    return Verdict(code="unknown", reason=f"{driver} is bound to it{lacking}{asleep}; {UNASKED}")
+    return Verdict(code="unknown", reason=f"the driver {driver} is bound{lacking}{asleep}; {UNASKED}")
 
 
 def reading(  # noqa: PLR0913 - a device has that many values
@@ -157,12 +166,14 @@ def reading(  # noqa: PLR0913 - a device has that many values
     nodes: Iterable[dict[str, JsonValue]] = (),
     indices: dict[str, int] | None = None,
     links: tuple[dict[str, JsonValue], ...] = (),
+    visible: bool = True,
     details: Mapping[str, JsonValue] | None = None,
 ) -> Reading:
     """A device with the source of each value, and why the others are null."""
     facts = {"/name": name, "/arch": arch, "/driver": driver, "/memory/reported_bytes": reported}
     unknown = {pointer: why for pointer, (value, why) in facts.items() if value is None}
     unknown |= {f"/memory/{each}_bytes": _MEMORY for each in ("usable", "used")}
+    unknown |= {} if memory else {"/memory/kind": "nothing here tells it"}
     device = Device(
         id=id_,
         vendor=vendor,
@@ -173,6 +184,7 @@ def reading(  # noqa: PLR0913 - a device has that many values
         memory=DeviceMemory(reported_bytes=reported[0], kind=memory),
         indices=indices or {},
         links=links,
+        visible=visible,
         verdict=verdict,
         sources={pointer: source for pointer, (value, source) in facts.items() if value is not None},
         details={"nodes": list(nodes)} | {key: value for key, value in (details or {}).items() if value is not None},
@@ -189,11 +201,32 @@ def result(readings: Iterable[Reading]) -> ProbeResult:
     )
 
 
-def denial(fact: Mapping[str, JsonValue], *, inside: bool) -> str:
+def node_verdict(host: Host, fact: Mapping[str, JsonValue], known: str) -> Verdict:
+    """Of a device of which only its node is known."""
+    if fact["state"] == "denied":
+        return _unusable(_denial(fact, inside=container_kind(host) not in {None, "wsl"}))
+    return Verdict(code="unknown", reason=f"{known}; {UNASKED}")
+
+
+def _denial(fact: Mapping[str, JsonValue], *, inside: bool) -> str:
     """That the mode of a node keeps this process out, and the way in."""
     node, group = fact["path"], fact["gid"]
     way = f"start the container with `--group-add {group}`" if inside else f'run `sudo usermod -aG {group} "$USER"`'
     return f"{node} has mode {fact['mode']} and group {group}, in which this process is not; {way}"
+
+
+def _options(access: ContainerAccess) -> str:
+    runtime = [f"--runtime={access.runtime}"] if access.runtime else []
+    env = [f"-e {name}={value}" for name, value in access.env.items()]
+    return " ".join([*runtime, *env, *(f"--device {node}" for node in access.nodes)])
+
+
+def _mask(host: Host, names: Sequence[str]) -> str | None:
+    """The variable that hides every device: empty or -1. Which ones a list of numbers hides, a library must tell."""
+    values = {name: host.env(name) for name in names}
+    return next(
+        (f"{name}={value}" for name, value in values.items() if value is not None and value in {"", "-1"}), None
+    )
 
 
 def _unusable(reason: str) -> Verdict:
@@ -219,6 +252,8 @@ def _links(host: Host, function: PciFunction) -> tuple[dict[str, JsonValue], ...
     link: dict[str, JsonValue] = {}
     for key, file in files.items():
         text = (host.read_text(f"{ROOT}/{function.address}/{file}") or "").strip()
-        if re.match(r"[0-9]", text):
-            link[key] = text if key.endswith("speed") else int(text)
+        if re.fullmatch(r"[0-9]{1,4}", text):
+            link[key] = int(text)
+        elif re.match(r"[0-9.]{1,8} GT/s", text):
+            link[key] = text
     return ({"kind": "pcie", **link},) if link else ()

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from vllm_probe.core.device import Verdict
 from vllm_probe.core.system import Host
-from vllm_probe.vendors.layer0 import UNASKED, Fact, Reading, denial, reading
+from vllm_probe.vendors.layer0 import Fact, Reading, node_verdict, reading
 from vllm_probe.vendors.nodes import node_facts, read_identity
-from vllm_probe.vendors.software import container_kind
 
 DXG = "/dev/dxg"
 _WSL_LIBRARIES = (
@@ -34,10 +33,7 @@ def dxg(host: Host, vendor: str, named: Iterable[tuple[Fact, Fact, Fact]] = (((N
     if library is None:
         return []
     node = node_facts(host, DXG, read_identity(host))
-    verdict = Verdict(code="unknown", reason=f"Windows offers it to Linux in {DXG}; {UNASKED}")
-    if node["state"] == "denied":
-        inside = container_kind(host) not in {None, "wsl"}
-        verdict = Verdict(code="unusable", reason=denial(node, inside=inside))
+    verdict = node_verdict(host, node, f"Windows offers it to Linux in {DXG}")
     return [
         reading(
             f"dxg:{i}",

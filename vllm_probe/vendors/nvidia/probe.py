@@ -20,11 +20,12 @@ _TEGRA_ARCH = {"210": "sm_53", "186": "sm_62", "194": "sm_72", "234": "sm_87", "
 
 def probe(host: Host) -> ProbeResult:
     """Every NVIDIA GPU of `host`; nodes alone count where nothing else shows one."""
-    beside = [*_behind_windows(host), *_tegra(host)]
     found = bus_devices(host, PLUGIN)
-    if beside:
-        found = [(device, unknown) for device, unknown in found if not device.id.startswith("nvidia:")]
-    return result([*found, *beside])
+    on_bus = [each for each in found if "pci_id" in each[0].details]
+    beside = _behind_windows(host)
+    if not any(device.memory.kind == "unified" for device, _ in on_bus):  # Thor shows its GPU on the bus too
+        beside += _tegra(host)
+    return result([*(on_bus if beside else found), *beside])
 
 
 def parse_query(text: str) -> tuple[tuple[str | None, str | None, str | None], ...]:
