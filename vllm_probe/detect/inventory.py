@@ -131,7 +131,7 @@ def _lost(
     for device in devices:
         if device.kind in {"gpu", "npu"} and not device.usable and device.id not in reasons:
             label = f"{device.name or device.vendor} at {device.id}"
-            facts = (f"{device.id}: {device.verdict.reason}", _SLOWDOWN)
+            facts = (f"{device.id}: {device.vendor} {device.kind}, driver {device.driver or 'none'}", _SLOWDOWN)
             yield _UNUSED.finding(device.id, facts, label=label, fallback=fallback, reason=device.verdict.reason)
     known = {fact["path"] for device in devices for fact in device.details.get("nodes", ())}
     for node in (path for pattern in _NEUTRAL_NODES for path in host.glob(pattern) if path not in known):

@@ -18,6 +18,7 @@ from vllm_probe.detect.verdict import judge
 from vllm_probe.host.record import RecordingHost
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.cpu import PLUGIN
+from vllm_probe.vendors.plugins import discover_plugins
 from vllm_probe.vendors.registry import PortableDeviceManager
 
 CPUINFO = {"/proc/cpuinfo": "processor\t: 0\nflags\t: sse4_2 avx avx2\n"}
@@ -157,6 +158,14 @@ def test_an_accelerator_that_no_plug_in_examines_and_one_asleep_are_said() -> No
         "0000:01:00.0 (NVIDIA GPU): no plug-in installed here examines it",
     )
     assert any("asleep in D3cold" in line for line in diagnosis_of(HOSTS["ctr-healthy-asleep"]).not_checked)
+
+
+def test_a_device_that_only_the_bus_was_asked_about_is_said_not_to_be_checked() -> None:
+    host = ReplayHost(codec.from_json(Scene, HOSTS["iluvatar-mr-v100"]))
+    diagnosis = diagnose(host, PortableDeviceManager(host, discover_plugins(None).plugins), STAMP)
+    (line,) = diagnosis.not_checked
+    assert line.startswith("0000:15:00.0 (Iluvatar MR-V100): the driver iluvatar is bound; whether its library,")
+    assert [device.verdict.code for device in diagnosis.devices] == ["unknown", "usable"]
 
 
 def test_a_blocking_finding_makes_its_device_unusable_and_only_that() -> None:

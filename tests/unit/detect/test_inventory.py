@@ -5,9 +5,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.unit.detect.scenes import HOSTS, SHARED, STAMP, host_of, inventory_of, manager_of
 from vllm_probe.core import codec
-from vllm_probe.core.device import Device
+from vllm_probe.core.device import Device, Inventory, Verdict
+from vllm_probe.core.scene import Scene
 from vllm_probe.core.schema import violations
 from vllm_probe.detect.inventory import take_inventory, vllm_choice
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.plugins import discover_plugins
+from vllm_probe.vendors.registry import PortableDeviceManager
 
 CPU = Device(id="cpu0", vendor="cpu", kind="cpu", usable=True)
 GPU = Device(id="0000:03:00.0", vendor="amd", kind="gpu", usable=True, indices={"drm_card": 0, "hip": 1})
@@ -59,6 +63,50 @@ def test_a_display_adapter_is_mentioned_as_no_accelerator() -> None:
     assert "1a03:2000" in finding.evidence[0]
 
 
+def inventory_with_every_plug_in(host: ReplayHost) -> Inventory:
+    manager = PortableDeviceManager(host, discover_plugins(None).plugins)
+    return take_inventory(host, manager, STAMP, lambda _: None)
+
+
+def test_a_gpu_that_is_listed_and_not_used_is_named_with_the_reason_and_what_takes_its_place() -> None:
+    inventory = inventory_with_every_plug_in(ReplayHost(codec.from_json(Scene, HOSTS["nvidia-taken"])))
+    first, *others = inventory.findings
+    assert (first.id, first.device) == ("PLG-09", "0000:01:00.0")
+    assert first.cause == (
+        "NVIDIA GeForce RTX 3090 at 0000:01:00.0 is not used, falling back to CPU:"
+        " it is bound to vfio-pci, for a virtual machine."
+    )
+    assert any("predicted slowdown" in fact for fact in first.evidence)
+    assert [finding.device for finding in others] == ["0000:21:00.0", "0000:41:00.0", "0000:61:00.0"]
+
+
+def test_integrated_graphics_are_listed_and_no_loss_since_they_are_never_taken() -> None:
+    inventory = inventory_with_every_plug_in(ReplayHost(codec.from_json(Scene, HOSTS["intel-laptop"])))
+    assert {device.kind for device in inventory.devices} == {"cpu", "gpu", "igpu", "npu"}
+    assert {finding.device for finding in inventory.findings} == {"0000:03:00.0", "0000:00:0b.0"}
+    assert inventory.picked.id == "cpu0"
+
+
+def test_an_accelerator_that_none_of_our_plug_ins_covers_is_named() -> None:
+    root = "/sys/bus/pci/devices/0000:a8:00.0"
+    files = {f"{root}/vendor": "0x1ded\n", f"{root}/device": "0x6001\n", f"{root}/class": "0x120000\n"}
+    inventory = inventory_with_every_plug_in(host_of(files=files))
+    (finding,) = inventory.findings
+    assert finding.cause == (
+        "T-Head PPU not detected, falling back to nothing: no installed plug-in covers its vendor."
+    )
+    assert inventory.devices == ()
+
+
+@pytest.mark.parametrize("node", ["/dev/dxg", "/dev/accel/accel0"])
+def test_a_node_whose_device_nothing_tells_is_named(node: str) -> None:
+    inventory = inventory_with_every_plug_in(host_of(files={node: "!chr 10:125 0666 0:0"}))
+    (finding,) = inventory.findings
+    assert (finding.id, finding.severity) == ("PLG-09", "info")
+    assert node in finding.cause
+    assert inventory.devices == ()
+
+
 def test_a_machine_without_accelerators_has_no_findings() -> None:
     inventory = inventory_of(HOSTS["cpu-healthy"])
     assert inventory.findings == ()
@@ -89,6 +137,16 @@ def test_vllm_takes_the_cpu_with_a_cpu_build_alone() -> None:
     absent = vllm_choice((CPU,), None)
     assert absent.id is None
     assert "its CPU build" in absent.reason
+
+
+def test_what_vllm_would_take_of_gpus_that_nobody_examined_is_not_guessed() -> None:
+    unknown = replace(GPU, usable=False)
+    choice = vllm_choice((CPU, unknown), "0.17.0")
+    assert choice.id is None
+    assert choice.reason.endswith("whether 0000:03:00.0 works is unknown")
+    assert "the build for amd" in vllm_choice((CPU, unknown), None).reason
+    unusable = replace(unknown, verdict=Verdict(code="unusable", reason="broken"))
+    assert "Failed to infer device type" in vllm_choice((CPU, unusable), "0.17.0").reason
 
 
 def test_vllm_takes_the_first_usable_device_in_the_order_of_its_driver() -> None:
