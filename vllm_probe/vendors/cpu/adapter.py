@@ -57,13 +57,10 @@ class CpuAdapter(TorchAdapter):
         return super().software() | ({"onednn": found[1]} if found else {})
 
     def _open(self) -> None:
-        """Denormals are flushed here, before the worker threads start and inherit the setting."""
         self._threads_before = torch.get_num_threads()
-        torch.set_flush_denormal(True)
         torch.set_num_threads(self.device.details.get("threads") or self._threads_before)
 
     def _close(self) -> None:
-        torch.set_flush_denormal(False)
         torch.set_num_threads(self._threads_before)
 
     def _memory(self) -> MemoryReading:
