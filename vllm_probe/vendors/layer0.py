@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Device, DeviceMemory, Verdict
 from vllm_probe.core.files import read_json
-from vllm_probe.core.plugin import ContainerAccess, Probe, ProbeResult, VendorPlugin
+from vllm_probe.core.plugin import ContainerAccess, ProbeResult, VendorPlugin
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import JsonValue, Kind, MemoryKind
 from vllm_probe.vendors.nodes import node_facts, read_identity
@@ -37,11 +37,6 @@ _TAKEN = {
 }
 UNASKED = "whether its library, torch and vLLM can use it was not checked"
 _MEMORY = "no library was asked for its memory"
-
-
-def bus_probe(plugin: VendorPlugin) -> Probe:
-    """A probe that lists what the bus and /dev show of the vendor's devices."""
-    return lambda host: result(bus_devices(host, plugin))
 
 
 def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:

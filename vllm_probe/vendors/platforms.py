@@ -1,11 +1,12 @@
-"""GPUs that no PCI bus shows: behind Windows in WSL, and in a system on a chip."""
+"""Probes of layer 0: the bus, and the GPUs that it does not show, behind Windows and in a system on a chip."""
 
 import re
 from collections.abc import Iterable, Mapping
 
 from vllm_probe.core.device import Verdict
+from vllm_probe.core.plugin import Probe, VendorPlugin
 from vllm_probe.core.system import Host
-from vllm_probe.vendors.layer0 import Fact, Reading, node_verdict, reading
+from vllm_probe.vendors.layer0 import Fact, Reading, bus_devices, node_verdict, reading, result
 from vllm_probe.vendors.nodes import node_facts, read_identity
 
 DXG = "/dev/dxg"
@@ -15,6 +16,11 @@ _WSL_LIBRARIES = (
     ("intel", ("/usr/lib/*/libze_intel_gpu.so*", "/usr/lib64/libze_intel_gpu.so*")),
 )  # the first vendor whose library is there has its GPU behind /dev/dxg
 _UNTOLD = "Windows has the driver, and no tool here told it"
+
+
+def probe_of(plugin: VendorPlugin) -> Probe:
+    """A probe that lists what the bus, /dev and Windows show of the vendor's devices."""
+    return lambda host: result([*bus_devices(host, plugin), *dxg(host, plugin.name)])
 
 
 def dxg_library(host: Host, vendor: str) -> str | None:

@@ -1,5 +1,7 @@
 """Lists the GPU of an Apple chip, whose memory is that of the machine."""
 
+import re
+
 from vllm_probe.core.device import Verdict
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.system import Host
@@ -16,7 +18,8 @@ def probe(host: Host) -> ProbeResult:
     nodes = drm_nodes(host, ("asahi",))
     if host.platform().system == "darwin":
         name, size = _sysctl(host, "machdep.cpu.brand_string"), _sysctl(host, "hw.memsize")
-        reported: Fact = (int(size[0]), size[1]) if (size[0] or "").isdigit() else (None, "sysctl does not tell it")
+        told = re.fullmatch(r"[0-9]{1,18}", size[0] or "")
+        reported: Fact = (int(told[0]), size[1]) if told else (None, "sysctl does not tell it")
         driver: Fact = ("Metal", "part of macOS")
     elif nodes:
         name, reported = first_line(host, "/proc/device-tree/model"), (None, "it is that of the machine")

@@ -1,6 +1,6 @@
 """Lists Ascend NPUs without DCMI or npu-smi."""
 
 from vllm_probe.vendors.ascend import PLUGIN
-from vllm_probe.vendors.layer0 import bus_probe
+from vllm_probe.vendors.platforms import probe_of
 
-probe = bus_probe(PLUGIN)
+probe = probe_of(PLUGIN)

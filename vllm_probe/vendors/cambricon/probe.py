@@ -1,6 +1,6 @@
 """Lists Cambricon MLUs without a library."""
 
 from vllm_probe.vendors.cambricon import PLUGIN
-from vllm_probe.vendors.layer0 import bus_probe
+from vllm_probe.vendors.platforms import probe_of
 
-probe = bus_probe(PLUGIN)
+probe = probe_of(PLUGIN)

@@ -1,6 +1,6 @@
 """Lists Hygon DCUs without a library."""
 
 from vllm_probe.vendors.hygon import PLUGIN
-from vllm_probe.vendors.layer0 import bus_probe
+from vllm_probe.vendors.platforms import probe_of
 
-probe = bus_probe(PLUGIN)
+probe = probe_of(PLUGIN)

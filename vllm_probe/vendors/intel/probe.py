@@ -1,12 +1,6 @@
 """Lists Intel GPUs and NPUs without a library."""
 
-from vllm_probe.core.plugin import ProbeResult
-from vllm_probe.core.system import Host
 from vllm_probe.vendors.intel import PLUGIN
-from vllm_probe.vendors.layer0 import bus_devices, result
-from vllm_probe.vendors.platforms import dxg
+from vllm_probe.vendors.platforms import probe_of
 
-
-def probe(host: Host) -> ProbeResult:
-    """Every Intel GPU and NPU of `host`."""
-    return result([*bus_devices(host, PLUGIN), *dxg(host, PLUGIN.name)])
+probe = probe_of(PLUGIN)

@@ -1,6 +1,6 @@
 """Lists AWS Neuron devices without a library."""
 
-from vllm_probe.vendors.layer0 import bus_probe
 from vllm_probe.vendors.neuron import PLUGIN
+from vllm_probe.vendors.platforms import probe_of
 
-probe = bus_probe(PLUGIN)
+probe = probe_of(PLUGIN)

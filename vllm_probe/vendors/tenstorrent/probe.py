@@ -1,6 +1,6 @@
 """Lists Tenstorrent accelerators without a library."""
 
-from vllm_probe.vendors.layer0 import bus_probe
+from vllm_probe.vendors.platforms import probe_of
 from vllm_probe.vendors.tenstorrent import PLUGIN
 
-probe = bus_probe(PLUGIN)
+probe = probe_of(PLUGIN)
