@@ -23,6 +23,7 @@ run: $(STAMP)  ## detect, measure, negotiate and serve a real model (ONCE=1 stop
 
 test: $(STAMP) lint types layers  ## lint, types, layers, tests
 	$(BIN)/python tools/write_schemas.py --check
+	$(BIN)/python tools/write_docs.py --check
 	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 test-slow: $(STAMP)  ## the long tier
@@ -45,7 +46,8 @@ fmt: $(STAMP)  ## format the code
 schemas: $(STAMP)  ## write schemas/ from the dataclasses
 	$(BIN)/python tools/write_schemas.py
 
-docs: $(STAMP)  ## build the documentation into site/
+docs: $(STAMP)  ## write the command reference, build the documentation into site/
+	$(BIN)/python tools/write_docs.py
 	$(BIN)/mkdocs build --strict --quiet
 
 bench-peers: $(STAMP)  ## side-by-side runs against peers
