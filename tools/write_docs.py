@@ -12,8 +12,8 @@ from vllm_probe.cli.main import main as vllm_probe
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "commands.md"
 HEADER = """# Commands
 
-`vllm-probe --help` prints this too. Global options stand before the command. Data goes to stdout, everything else to stderr;
-`--json` prints the same document that `--output` saves. Exit codes are in [errors and exit codes](errors.md).
+`vllm-probe --help` prints this too. Global options stand before the command. Data goes to stdout, everything else to
+stderr; `--json` prints the same document that `--output` saves. Exit codes are in [errors and exit codes](errors.md).
 """
 _GROUPS = {"capability": ("validate", "show", "path"), "adapter": ("list",)}
 
