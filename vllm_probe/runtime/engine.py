@@ -65,12 +65,13 @@ class Engine:
 
     stall_s = 10.0
 
-    def __init__(self, config: RuntimeConfig, spec: ModelSpec, embedder: Embedder, max_waiting_tokens: int) -> None:
-        """Starts the loop thread on a loaded model."""
+    def __init__(
+        self, config: RuntimeConfig, spec: ModelSpec, adapter: TorchAdapter, progress: Progress, max_waiting_tokens: int
+    ) -> None:
+        """Starts the loop thread, which opens the adapter and loads the model."""
         self.config = config
         self.spec = spec
         self.observers: list[StepObserver] = []
-        self._embedder = embedder
         self._reader = PromptReader(spec, config.max_model_len)
         self._queue = RequestQueue(
             Limits(
@@ -81,7 +82,8 @@ class Engine:
         )
         self._ticked_s = time.monotonic()
         self._slowest_s = 0.0
-        self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
+        self._loaded: Future[None] = Future()
+        self._thread = threading.Thread(target=self._own, args=(adapter, progress), name="engine-loop", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -100,7 +102,7 @@ class Engine:
             config: what to run and how.
             spec: the model, with its folder of weights.
             adapter: the device, set and not open; closed again by `close`.
-            progress: told about each layer.
+            progress: told about each layer, from the engine's thread.
             max_waiting_tokens: size of the queue, default 32 full steps.
 
         Raises:
@@ -111,12 +113,10 @@ class Engine:
             InvalidModel: damaged weights or tokenizer.
         """
         _check(config, spec)
+        waiting = max_waiting_tokens or _WAITING_STEPS * config.max_num_batched_tokens
+        engine = cls(config, spec, adapter, lambda step, done, total: progress(step, done, total + 1), waiting)
+        engine._loaded.result()
         with ExitStack() as undo:
-            adapter.open()
-            undo.callback(adapter.close)
-            embedder = load_embedder(config, spec, adapter, lambda step, done, total: progress(step, done, total + 1))
-            waiting = max_waiting_tokens or _WAITING_STEPS * config.max_num_batched_tokens
-            engine = cls(config, spec, embedder, waiting)
             undo.callback(engine.close)
             progress("warming up", spec.num_layers + 1, spec.num_layers + 2)
             engine.warm_up()
@@ -200,33 +200,46 @@ class Engine:
         self._fail(self._queue.abort(), QueueClosed("the engine was closed"))
 
     def close(self) -> None:
-        """As `abort`, then ends the loop and closes the adapter."""
+        """As `abort`, then waits for the step that runs; the adapter is closed when it returns."""
         self.abort()
         self._thread.join()
-        self._embedder.adapter.close()
 
-    def _run(self) -> None:
-        if self.config.threads:
-            torch.set_num_threads(self.config.threads)
+    def _own(self, adapter: TorchAdapter, progress: Progress) -> None:
+        """All that touches the device, in one thread from open to close.
+
+        A second thread that computes, if only to load, has OpenMP threads of its own; with more of them than
+        processors libgomp stops spinning, and each operator pays about 40 us to wake its helpers.
+        """
+        try:
+            adapter.open()
+            if self.config.threads:
+                torch.set_num_threads(self.config.threads)
+            embedder = load_embedder(self.config, self.spec, adapter, progress)
+        except Exception as error:  # noqa: BLE001 - raised again where `load` waits
+            adapter.close()
+            self._loaded.set_exception(error)
+            return
+        self._loaded.set_result(None)
         try:
             while (plan := self._queue.next_step(_TICK_S)) is not None:
                 for part in plan.split(self.config.prefill_chunk_size):
-                    self._step(part)
+                    self._step(embedder, part)
                 self._ticked_s = time.monotonic()
         finally:
+            adapter.close()
             self._fail(self._queue.abort(), RequestFailed("the engine loop has ended", "stopped"))
 
-    def _step(self, plan: StepPlan) -> None:
+    def _step(self, embedder: Embedder, plan: StepPlan) -> None:
         """Runs `plan`; where it fails, each prompt alone, so that only the guilty request fails."""
         self._ticked_s = started_s = time.monotonic()
         if all(prompt.request.future.done() for prompt in plan.prompts):
             return
         try:
-            vectors = self._embedder.run(plan)
+            vectors = embedder.run(plan)
         except _STEP_ERRORS:
             if len(plan.prompts) > 1:
                 for alone in plan.split(1):
-                    self._step(alone)
+                    self._step(embedder, alone)
                 return
             _log.exception("a prompt of %d tokens failed", plan.num_tokens)
             self._drop(plan.prompts[0].request, RequestFailed("the model failed on this input", "step"))
