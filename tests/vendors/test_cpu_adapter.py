@@ -202,6 +202,38 @@ def test_sequences_of_one_length_share_one_flash_call(adapter: CpuAdapter) -> No
     assert calls.count("aten::_scaled_dot_product_flash_attention_for_cpu") == 2
 
 
+def test_a_long_prompt_attends_in_parts_that_fit(adapter: CpuAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, key, value = (adapter.random((600, heads, 32), "fp32", heads) for heads in (4, 2, 2))
+    whole = adapter.attention(query, key, value, [600], causal=True, implementation="bmm")
+    monkeypatch.setattr("vllm_probe.vendors.torchbase._SCORES", 1)
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        parts = adapter.attention(query, key, value, [600], causal=True, implementation="bmm")
+    assert [event.name for event in recorded.events() or ()].count("aten::softmax") == 2 * 3
+    assert torch.allclose(parts, whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rms_norm_agrees_with_its_formula_and_rounds_before_the_weight(adapter: CpuAdapter, dtype: str) -> None:
+    rows, weight = adapter.random((9, 6, 100), dtype, 1)[:, 1:4] * 20, adapter.random((3, 100), dtype, 2)
+    exact = rows.double() / (rows.double().square().mean(-1, keepdim=True) + 0.1).sqrt()
+    for name in (None, *adapter.implementations(Primitive.RMS_NORM, dtype)):
+        result = adapter.rms_norm(rows, weight, 0.1, implementation=name)
+        assert (result.shape, result.dtype) == (rows.shape, rows.dtype)
+        assert error(result, exact * weight.double()) <= TOLERANCE[dtype], name
+        ones = adapter.rms_norm(rows, torch.ones_like(weight), 0.1, implementation=name)
+        assert torch.equal(result, ones * weight), name
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rope_turns_each_pair_by_the_angle_of_its_token(adapter: CpuAdapter, dtype: str) -> None:
+    heads, angles = adapter.random((7, 5, 16), dtype, 1)[:, :3], torch.arange(56.0).view(7, 8)
+    result = adapter.rope(heads, angles.cos().to(heads.dtype), angles.sin().to(heads.dtype))
+    pairs = torch.complex(heads[..., :8].double(), heads[..., 8:].double())
+    turned = pairs * torch.polar(torch.ones(7, 1, 8).double(), angles[:, None].double())
+    assert (result.shape, result.dtype) == (heads.shape, heads.dtype)
+    assert error(result, torch.cat((turned.real, turned.imag), dim=-1)) <= TOLERANCE[dtype]
+
+
 def test_a_batch_is_timed_in_order_and_synchronised(adapter: CpuAdapter) -> None:
     done: list[int] = []
     seconds = adapter.time_batch([lambda n=n: done.append(n) for n in range(3)])  # type: ignore[misc]  # bound for this turn
