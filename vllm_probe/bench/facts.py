@@ -91,6 +91,7 @@ def _identity(sheet: Sheet, device: Device, torch: str | None) -> None:
     on_host = device.kind == "cpu"
     for name in ("id", "vendor", "kind", "name", "arch"):
         sheet.fact(f"/device/{name}", getattr(device, name))
+    sheet.fact("/device/also", [], gap="the document is of this device alone")
     sheet.fact("/device/driver", device.driver, gap="a CPU has no driver" if on_host else "no source gives it")
     sheet.fact("/device/bus_ids", [] if on_host else [address], gap="a CPU is not on a bus")
     sheet.fact("/device/partition", part or None, gap="it is the whole device")

@@ -52,6 +52,7 @@ class DeviceIdentity:
         vendor: vendor plug-in.
         kind: cpu, gpu, igpu or npu.
         name: marketing name.
+        also: other names that drivers and libraries give to the same device.
         arch: architecture.
         driver: driver name and version.
         bus_ids: bus addresses.
@@ -64,6 +65,7 @@ class DeviceIdentity:
     vendor: str | None = None
     kind: str | None = None
     name: str | None = None
+    also: tuple[str, ...] = ()
     arch: str | None = None
     driver: str | None = None
     bus_ids: tuple[str, ...] = ()

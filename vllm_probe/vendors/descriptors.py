@@ -14,12 +14,14 @@ from vllm_probe.core.errors import ProbeError, SchemaViolation, UnknownName, Uns
 from vllm_probe.core.files import read_json
 from vllm_probe.core.resources import resource_dir
 from vllm_probe.core.system import Host
+from vllm_probe.core.units import format_bytes
 from vllm_probe.core.values import JsonValue
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import installed
 
 _KNOWN_MAJORS = {"1", "2"}
 _SUFFIX = ".capability.json"
+_RESERVED = 0.12  # of its memory a driver keeps up to this share: 180 of the 192 GB of a B200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,11 @@ def file_name(device_id: str) -> str:
     return re.sub("[:/]", "_", device_id) + _SUFFIX
 
 
+def descriptor_name(path: Path) -> str:
+    """What a user calls the descriptor in the file at `path`: its name without the ending."""
+    return path.name.removesuffix(_SUFFIX)
+
+
 def descriptor_files(place: Place) -> tuple[Path, ...]:
     """The descriptors at `place`: `capability.json` first, then by name."""
     if place.path.is_file():
@@ -130,7 +137,7 @@ def named_capability(name: str, manager: PortableDeviceManager, fingerprint: str
     known: dict[str, Path] = {}
     for place in search_path(manager, fingerprint):
         for file in descriptor_files(place):
-            known.setdefault(file.name.removesuffix(_SUFFIX), file)
+            known.setdefault(descriptor_name(file), file)
     if name not in known:
         from difflib import get_close_matches
 
@@ -182,8 +189,17 @@ def _mismatch(capability: Capability, device: Device, manager: PortableDeviceMan
         return f"is for device type {capability.device_type}, not {types[0]}"
     if _differ(capability.device.arch, device.arch):
         return f"is for {capability.device.arch}, not {device.arch}"
-    if place.shipped and _differ(capability.device.name, device.name):
-        return f"is for {capability.device.name}, not {device.name}"
+    return _other_card(capability, device) if place.shipped else None
+
+
+def _other_card(capability: Capability, device: Device) -> str | None:
+    """Why a shipped document describes another card: its name, or under one name another size of memory."""
+    identity, seen = capability.device, device.memory.reported_bytes
+    if identity.name and device.name not in (identity.name, *identity.also):
+        return f"is for {identity.name}, not {device.name or 'a device whose name is unknown'}"
+    size = capability.memory.total_bytes
+    if size and seen and abs(seen - size) > size * _RESERVED:
+        return f"is for {format_bytes(size)} of memory, not {format_bytes(seen)}"
     return None
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,27 @@ def test_what_a_release_ships_for_a_card_serves_every_card_of_that_name(
     other["device"]["name"] = "Test Card 8"
     write(path, **other)
     assert search(manager)["rtx.capability.json"].reason == "is for Test Card 8, not Test Card 9"
+
+
+@pytest.mark.parametrize(
+    ("card", "reason"),
+    [
+        ({"name": "Card 9 by its driver"}, "describes the device"),
+        ({"memory": DeviceMemory(kind="dedicated", reported_bytes=15 << 30)}, "describes the device"),
+        (
+            {"memory": DeviceMemory(kind="dedicated", reported_bytes=8 << 30)},
+            "is for 16.00 GiB of memory, not 8.00 GiB",
+        ),
+        ({"name": None}, "is for Test Card 9, not a device whose name is unknown"),
+    ],
+)
+def test_a_shipped_document_serves_its_own_card_alone(
+    manager: PortableDeviceManager, tmp_path: Path, card: dict[str, Any], reason: str
+) -> None:
+    identity = {"name": CARD.name, "also": ["Card 9 by its driver"]}
+    path = tmp_path / "wheel/acme_capabilities/bench/card.capability.json"
+    write(path, device=identity, memory={"total_bytes": 16 << 30})
+    assert search(manager, replace(CARD, **card))["card.capability.json"].reason == reason
 
 
 def test_no_other_machines_figures_serve_a_device_in_host_memory(
