@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vllm_probe.core.capability import Capability
+from vllm_probe.core.capability import Capability, ComputeUnit
 from vllm_probe.negotiate.laws import Row
 
 _SLACK = 10
@@ -32,7 +32,7 @@ class Rates:
 
     def of(self, word: str) -> Rate | None:
         """Headline rate: sustained, or burst where nothing else exists; weight-only at its best row count."""
-        unit, only = self.capability.compute_units.get(word), self.capability.weight_only.get(word)
+        unit, only = self._unit(word), self.capability.weight_only.get(word)
         if unit and unit.sustained_gflops:
             return Rate(unit.sustained_gflops, "sustained", self._measured(word, "sustained_gflops"))
         if unit and unit.throughput_gflops:
@@ -51,7 +51,7 @@ class Rates:
 
     def curve(self, word: str) -> tuple[tuple[int, float], ...]:
         """Pairs of rows and GFLOP/s, ascending; empty where none was measured."""
-        unit, only = self.capability.compute_units.get(word), self.capability.weight_only.get(word)
+        unit, only = self._unit(word), self.capability.weight_only.get(word)
         points = unit.curve if unit else tuple((p[0], p[2]) for p in only.curve) if only else ()
         return tuple(sorted(point for point in points if point[1] > 0))
 
@@ -62,6 +62,8 @@ class Rates:
 
     def why_missing(self, word: str) -> str:
         """Why a format has no rate."""
+        if (unit := self.capability.compute_units.get(word)) and unit.throughput_gflops and not self._unit(word):
+            return f"the {word} rate is of two {word} matrices; {word} weights alone are in weight_only, not measured"
         note = self.capability.measurements.get(f"/compute_units/{word}/throughput_gflops")
         return f"{word} was not measured: {note.reason}" if note and note.reason else f"the descriptor lists no {word}"
 
@@ -82,6 +84,16 @@ class Rates:
             if value and low and not is_measured and not low / _SLACK <= value <= high * _SLACK:
                 found.append(f"{pointer} {value:g}: suspect: unit? such devices have {_figure(low)} to {_figure(high)}")
         return tuple(found)
+
+    def _unit(self, word: str) -> ComputeUnit | None:
+        """Where the rate of a format stands.
+
+        Every int4 method of the engines keeps its activations wide (AWQ, GPTQ and W4A16 of vLLM 0.33.0), so that the
+        rate of two int4 matrices is none of theirs. Only a version-1 document has no other place for it.
+        """
+        if word == "int4" and not self.capability.schema_version.startswith("1."):
+            return None
+        return self.capability.compute_units.get(word)
 
     def _measured(self, word: str, key: str) -> bool:
         note = self.capability.measurements.get(f"/compute_units/{word}/{key}")

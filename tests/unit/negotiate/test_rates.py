@@ -90,3 +90,11 @@ def test_a_ratio_of_stated_or_unlike_rates_says_so() -> None:
     assert (
         said == "fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s (burst against sustained)"
     )
+
+
+def test_the_rate_of_two_int4_matrices_is_not_that_of_int4_weights() -> None:
+    unit = {"compute_units": {"int4": {"throughput_gflops": 1000}}}
+    assert rates(descriptor(ASCEND | unit)).of("int4") == Rate(1000, "burst", is_measured=False)
+    known = rates(descriptor(CPU | unit))
+    assert known.of("int4") is None
+    assert known.why_missing("int4").startswith("the int4 rate is of two int4 matrices")
