@@ -105,6 +105,48 @@ def test_swapping_the_descriptor_changes_the_config(cli: Cli) -> None:
     assert (found["alignment_bytes"], other["alignment_bytes"]) == (64, 256)
 
 
+def test_swapping_a_file_on_the_search_path_is_all_that_it_takes(cli: Cli) -> None:
+    swapped = read_json(Path("null.json")) | {"host_fingerprint": None}
+    chosen = []
+    for rate, alignment in ((50, 128), (5000, 4096)):
+        swapped["compute_units"]["fp32"] = {"throughput_gflops": rate}
+        swapped["memory"]["alignment_bytes"] = alignment
+        Path("mine.capability.json").write_text(json.dumps(swapped))
+        config = cli(
+            "negotiate", "--model", "Qwen3-Embedding-0.6B", "--device", "null", "--json", plugins="null"
+        ).json()
+        assert config["capability"] == "mine.capability.json"
+        chosen.append((config["dtype"], config["alignment_bytes"]))
+    assert chosen == [("bfloat16", 128), ("float32", 4096)]
+
+
+def test_the_list_says_which_descriptor_serves_a_device_here(cli: Cli) -> None:
+    Path("mine.capability.json").write_text(json.dumps(read_json(Path("null.json")) | {"host_fingerprint": None}))
+    listed = cli("capability", "list", "--json", plugins="null").json()
+    assert [each["name"] for each in listed if each["serves"]] == ["mine"]
+    assert (listed[0]["place"], listed[0]["path"]) == ("current folder", "mine.capability.json")
+    assert {"rtx-4090", "ascend-910b3"} <= {each["name"] for each in listed if each["place"] == "bundled"}
+
+
+def test_a_shipped_descriptor_serves_the_card_of_its_name_on_a_replay(cli: Cli) -> None:
+    scene = (HOSTS / "nvidia-server/scene.json").read_text()
+    Path("scene.json").write_text(scene.replace("0x20b2", "0x2684"))
+    options = ("--replay", "scene.json", "negotiate", "--model", "Qwen3-0.6B", "--engine", "vllm", "--json")
+    config = cli(*options, "--device", "nvidia:0", plugins="nvidia").json()
+    assert Path(config["capability"]).name == "rtx-4090.capability.json"
+    assert config["budget"]["device_total_bytes"] == 24 << 30
+
+
+def test_a_difference_has_both_values_and_their_ratio_and_is_no_failure(cli: Cli) -> None:
+    ended = cli("capability", "diff", "rtx-4090", "h100-sxm-80gb", "--json")
+    assert ended.code == 0
+    changes = {change["pointer"]: change for change in ended.json()["changes"]}
+    bandwidth = changes["/memory/bandwidth_gb_s"]
+    assert (bandwidth["old"], bandwidth["new"], bandwidth["ratio"]) == (1008, 3350, 3.32341)
+    assert cli("capability", "diff", "rtx-4090", "rtx-4090", "--json").json()["changes"] == []
+    assert cli("capability", "diff", "rtx-4090", "rtx-4091").error == "unknown-name"
+
+
 def test_bench_writes_keeps_and_finds_its_result(cli: Cli, tmp_path: Path) -> None:
     ended = cli("bench", "--device", "null", "--emit", "measured.json", "--json", plugins="cpu,null")
     assert ended.code == 0

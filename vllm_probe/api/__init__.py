@@ -1,12 +1,13 @@
 """The verbs as functions: the only place that wires the packages together."""
 
-from vllm_probe.api.looking import discover, doctor, inventory, open_host, search
+from vllm_probe.api.looking import descriptors, discover, doctor, inventory, open_host, search
 from vllm_probe.api.measuring import bench
 from vllm_probe.api.negotiating import negotiate, refusal
 from vllm_probe.api.serving import load_runtime, require_bundled, serve, serving_config
 
 __all__ = [
     "bench",
+    "descriptors",
     "discover",
     "doctor",
     "inventory",

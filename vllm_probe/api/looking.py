@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from vllm_probe.core.device import Device, Diagnosis, Inventory
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.descriptors import SearchResult
+    from vllm_probe.vendors.listing import Descriptor
     from vllm_probe.vendors.registry import PortableDeviceManager
 
 
@@ -95,6 +96,18 @@ def search(device: "Device", manager: "PortableDeviceManager", fingerprint: str)
     from vllm_probe.vendors.descriptors import find_descriptors
 
     return find_descriptors(device, manager, fingerprint, replayed=is_replay(manager.host))
+
+
+def descriptors(host: "Host | None" = None) -> "tuple[Descriptor, ...]":
+    """Every capability descriptor on the search path of this machine or of `host`, with the devices it serves."""
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import search_path
+    from vllm_probe.vendors.listing import list_descriptors
+
+    host = host or open_host()
+    manager, fingerprint = discover(host), host_fingerprint(host)
+    found = {device.id: search(device, manager, fingerprint) for device in judged_devices(manager)}
+    return list_descriptors(search_path(manager, fingerprint), found)
 
 
 def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path | None = None) -> "Diagnosis":

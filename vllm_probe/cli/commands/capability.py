@@ -8,8 +8,18 @@ import typer
 from vllm_probe.cli.options import AsJson, Device
 
 app = typer.Typer(
-    add_completion=False, rich_markup_mode="markdown", help="Shows, checks and finds capability documents."
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Lists, shows, checks, compares and finds capability documents.",
 )
+
+
+@app.command("list")
+def list_descriptors(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Lists every descriptor on the search path, in its order, and the devices of this machine that it serves."""
+    from vllm_probe import api
+
+    ctx.obj.emit(api.descriptors(ctx.obj.host), as_json=as_json, renderer="descriptors")
 
 
 @app.command()
@@ -50,6 +60,26 @@ def validate(
     capability = decode_capability(value, str(file))
     device = capability.device.name or "any device of that type"
     write(f"{file} is valid: version {capability.schema_version}, {capability.device_type}, {device}\n")
+
+
+@app.command()
+def diff(
+    ctx: typer.Context,
+    old: Annotated[str, typer.Argument(metavar="A", help="File, or name of a descriptor on the search path.")],
+    new: Annotated[str, typer.Argument(metavar="B", help="The one to compare with it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Shows each value in which two descriptors differ: that of A, that of B, and B over A."""
+    from vllm_probe import api
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import named_capability
+    from vllm_probe.vendors.difference import compare
+
+    host = ctx.obj.host
+    manager, fingerprint = api.discover(host), host_fingerprint(host)
+    (first, before), (second, after) = (named_capability(name, manager, fingerprint) for name in (old, new))
+    found = compare(str(first), before, str(second), after)
+    ctx.obj.emit(found, as_json=as_json, renderer="difference")
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from vllm_probe.cli.render.console import JUDGEMENT_STYLES, heading, pairs, table
+from vllm_probe.cli.render.console import JUDGEMENT_STYLES, figure, heading, pairs, table
 from vllm_probe.core.capability import Capability, Measurement
 from vllm_probe.core.units import format_bytes
 
@@ -34,7 +34,7 @@ def _compute(capability: Capability) -> RenderableType:
     rows = table("format", "GFLOP/s", "spread", "verdict", "how", right=("GFLOP/s", "spread"))
     for dtype, unit in sorted(capability.compute_units.items(), key=lambda item: -(item[1].throughput_gflops or 0)):
         about = capability.measurements.get(f"/compute_units/{dtype}/throughput_gflops")
-        rows.add_row(dtype, _figure(unit.throughput_gflops), *_about(about))
+        rows.add_row(dtype, figure(unit.throughput_gflops), *_about(about))
     return rows
 
 
@@ -46,7 +46,7 @@ def _bandwidth(capability: Capability) -> RenderableType:
     for key, value in values.items():
         about = capability.measurements.get(f"/memory/{key}")
         if about or value is not None:
-            rows.add_row(key.removesuffix("_gb_s"), _figure(value), *_about(about))
+            rows.add_row(key.removesuffix("_gb_s"), figure(value), *_about(about))
     return rows
 
 
@@ -54,7 +54,7 @@ def _curves(capability: Capability) -> RenderableType:
     curves = {dtype: dict(unit.curve) for dtype, unit in capability.compute_units.items() if unit.curve}
     rows = table("rows", *curves, right=("rows", *curves))
     for count in sorted({count for curve in curves.values() for count in curve}):
-        rows.add_row(str(count), *(_figure(curve.get(count)) for curve in curves.values()))
+        rows.add_row(str(count), *(figure(curve.get(count)) for curve in curves.values()))
     return rows
 
 
@@ -62,7 +62,9 @@ def _about(about: Measurement | None) -> tuple[str, Text, str]:
     if about is None:
         return "", Text("given", style="dim"), ""
     spread = "" if about.spread_pct is None else f"{about.spread_pct:.1f} %"
-    word = (about.verdict or about.status) if about.status == "measured" else about.status
+    word: str = about.status
+    if about.status == "measured":
+        word = about.verdict or ("measured" if about.source == "measured" else about.source)
     return (
         spread,
         Text(word, style=JUDGEMENT_STYLES.get(word, "")),
@@ -84,7 +86,3 @@ def _facts(capability: Capability) -> list[tuple[str, RenderableType]]:
         else "",
     }
     return [(name, text) for name, text in facts.items() if text]
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

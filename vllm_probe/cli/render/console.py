@@ -55,6 +55,11 @@ def pairs(rows: Iterable[tuple[str, RenderableType]], style: str = "bold") -> Ta
     return made
 
 
+def figure(value: float | None) -> str:
+    """A rate or ratio with three digits, or whole above 100; nothing for null."""
+    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def verdict(judged: Verdict) -> Text:
     """A verdict in its colour, with its reason."""
     return Text.assemble((judged.code, VERDICT_STYLES[judged.code]), f": {judged.reason}")

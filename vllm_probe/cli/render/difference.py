@@ -1,0 +1,26 @@
+"""Two descriptors side by side."""
+
+from rich.console import Group
+from rich.text import Text
+
+from vllm_probe.cli.render.console import figure, table
+from vllm_probe.core.values import JsonValue
+from vllm_probe.vendors.difference import Difference
+
+
+def render(found: Difference) -> Group:
+    """Each value that differs, with the ratio of the second to the first."""
+    rows = table("value", "A", "B", "B / A", right=("A", "B", "B / A"))
+    rows.columns[0].no_wrap = True
+    for change in found.changes:
+        ratio = "" if change.ratio is None else f"{change.ratio:.3g}"
+        rows.add_row(change.pointer, _shown(change.old), _shown(change.new), ratio)
+    same = f"{found.same} value" + "s" * (found.same != 1) + " alike"
+    heading = Text.assemble(("A", "bold"), f" {found.old}\n", ("B", "bold"), f" {found.new}")
+    return Group(heading, Text(), *([rows] if found.changes else []), Text(same))
+
+
+def _shown(value: JsonValue) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return figure(value)
