@@ -136,6 +136,7 @@ class ModelSpec:
         activation: function of the feed-forward, Hugging Face's word.
         norm_eps: epsilon of the norms.
         rope_theta: base of the rotary positions, null without them.
+        rope_type: how the rotary positions are scaled, Hugging Face's word, `default` when they are not.
         eos_token_ids: tokens that end a generation.
         moe: mixture of experts or null.
         mla: latent attention or null.
@@ -147,9 +148,11 @@ class ModelSpec:
         pooling: how token states become one vector, null for generators.
         projections: widths of the linears behind pooling.
         normalizes: whether vectors are scaled to unit length.
+        is_matryoshka: the first dimensions of a vector are a vector, https://arxiv.org/abs/2205.13147.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
         num_parameters: exact count from headers, null when none were read or the weights are packed.
         weights_path: folder with the weight files, null for a catalogue shape.
+        folder: folder with the config and the tokenizer, null for a catalogue shape.
         repository: `organisation/name` on the Hugging Face hub, null when unknown.
         source: where the facts come from.
         prompts: named prompt prefixes of the checkpoint.
@@ -181,6 +184,7 @@ class ModelSpec:
     activation: str = "silu"
     norm_eps: Rate = 1e-6
     rope_theta: Rate | None = None
+    rope_type: str = "default"
     eos_token_ids: tuple[Natural, ...] = ()
     moe: MoeShape | None = None
     mla: MlaShape | None = None
@@ -191,9 +195,11 @@ class ModelSpec:
     pooling: Pooling | None = None
     projections: tuple[Count, ...] = ()
     normalizes: bool = False
+    is_matryoshka: bool = False
     weight_bytes: Bytes | None = None
     num_parameters: Count | None = None
     weights_path: str | None = None
+    folder: str | None = None
     repository: str | None = None
     source: str
     prompts: dict[str, str] = field(default_factory=dict)

@@ -124,6 +124,7 @@ def parse_config(
         activation=facts.word("hidden_act", "hidden_activation", default="gelu" if encodes else "silu"),
         norm_eps=facts.number("layer_norm_eps", 1e-12) if encodes else facts.number("rms_norm_eps", 1e-6),
         rope_theta=None if encodes else rope.number("rope_theta", facts.number("rope_theta", 1e4)),
+        rope_type=rope.word("rope_type", "type", default="default"),
         eos_token_ids=() if encodes else tuple(dict.fromkeys(eos)),
         moe=_moe(facts, is_parallel="parallel" in traits),
         mla=mla,
@@ -133,6 +134,7 @@ def parse_config(
         quantized_parts=quantized_parts,
         pooling=("cls" if encodes else "last") if embeds else None,
         normalizes=embeds,
+        is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
         source=source,
     )
 

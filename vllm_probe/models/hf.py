@@ -18,6 +18,7 @@ from vllm_probe.models.weights import loaded_tensors, read_tensors
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
 _POOLINGS["lasttoken"] = "last"
+_NESTED = {"qwen3"}  # the model cards of Qwen3-Embedding say so, their configs do not
 _SUBFOLDER = re.compile(r"[\w-]{0,100}")
 
 
@@ -55,6 +56,8 @@ def read_folder(path: Path) -> ModelSpec:
     spec = replace(spec, max_model_len=_longest_input(root, spec.max_model_len))
     if modules is not None:
         spec = replace(_pooled(spec, path, kinds), projections=tuple(width for width, _ in dense))
+    is_nested = spec.is_matryoshka or (spec.task == "embed" and spec.model_type in _NESTED)
+    spec = replace(spec, folder=str(root.resolve()), is_matryoshka=is_nested)
     return _weighed(spec, root, tensors, [tensor for _, found in dense for tensor in found]) if tensors else spec
 
 

@@ -78,6 +78,7 @@ def test_an_entry_agrees_with_the_public_config(name: str) -> None:
         "pooling": spec.pooling,
         "normalizes": spec.normalizes,
         "projections": spec.projections,
+        "is_matryoshka": spec.is_matryoshka,
         "prompts": spec.prompts,
         "ties_embeddings": stated.ties_embeddings or spec.task == "embed",
         "max_model_len": min(spec.max_model_len, stated.max_model_len),
