@@ -152,9 +152,16 @@ def test_a_config_that_cannot_run_is_refused(
         adapter.memory()
 
 
-def test_a_decoder_is_offered_to_vllm(tiny: Path) -> None:
-    spec = replace(read_folder(tiny), architecture="Qwen3ForCausalLM")
-    with pytest.raises(UnsupportedModel, match="architecture Qwen3ForCausalLM") as refused:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"architecture": "LlamaForCausalLM"}, "architecture LlamaForCausalLM"),
+        ({"architecture": "Qwen3ForCausalLM", "pooling": None}, "text generation"),
+    ],
+)
+def test_what_only_vllm_runs_is_offered_to_it(tiny: Path, change: dict[str, Any], reason: str) -> None:
+    spec = replace(read_folder(tiny), **change)
+    with pytest.raises(UnsupportedModel, match=reason) as refused:
         Engine.load(make_config(spec), spec, FaultyAdapter())
     assert "--engine vllm" in refused.value.hint
 
@@ -176,7 +183,7 @@ def test_a_shape_without_weights_is_refused(tiny: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "shape", "none", "tokenizer"])
 def test_damaged_files_are_named(tiny: Path, tmp_path: Path, damage: str) -> None:
-    spec = replace(read_folder(tiny), weights_path=str(tmp_path))
+    spec = replace(read_folder(tiny), weights_path=str(tmp_path), folder=str(tmp_path))
     tensors = load_file(tiny / "model.safetensors")
     name = "encoder.layer.1.output.dense.weight"
     if damage == "missing":
@@ -264,12 +271,12 @@ def test_cut_token_ids_without_special_tokens_lose_their_end(tiny_engine: Engine
 
 def test_without_a_tokenizer_only_token_ids_are_taken(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes((tiny / "model.safetensors").read_bytes())
-    spec = replace(read_folder(tiny), weights_path=str(tmp_path))
+    spec = replace(read_folder(tiny), weights_path=str(tmp_path), folder=str(tmp_path))
     adapter = FaultyAdapter()
     adapter.set_device(CPU)
     engine = Engine.load(make_config(spec), spec, adapter)
     assert engine.embed([[4, 5]]).prompt_tokens == 2
-    with pytest.raises(RequestError, match=r"no tokenizer\.json"):
+    with pytest.raises(RequestError, match=r"no tokenizer\.json here: send token ids"):
         engine.embed("river")
     engine.close()
 

@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
+from typing import Unpack
 
 import torch
 
 from vllm_probe.core.config import RuntimeConfig
-from vllm_probe.core.errors import BadUsage, UnsupportedModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.progress import Progress, silent
-from vllm_probe.runtime.executor.embedder import Embedder, load_embedder
-from vllm_probe.runtime.modeling.bert import ARCHITECTURES
-from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts
+from vllm_probe.runtime.executor.admission import check_runnable
+from vllm_probe.runtime.executor.embedder import Embedder, LoadFormat, load_embedder, pooling_of
+from vllm_probe.runtime.executor.result import Embeddings, collect, to_bytes
+from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts, Reading
 from vllm_probe.runtime.sched.queue import Limits, QueueState, RequestQueue
 from vllm_probe.runtime.sched.request import QueueClosed, Request, RequestError, RequestFailed, StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
@@ -29,36 +31,11 @@ _STEP_ERRORS = (RuntimeError, ValueError, LookupError, ArithmeticError, MemoryEr
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embeddings:
-    """Vectors of one request.
-
-    Attributes:
-        data: float32 in the byte order of this machine, `dimensions` values per input, in the order of the inputs.
-        dimensions: width of a vector.
-        prompt_tokens: tokens that were computed.
-        num_truncated: inputs that were cut.
-        queue_s: time waited before the first prompt ran.
-        compute_s: time from then until all were done.
-    """
-
-    data: bytearray
-    dimensions: int
-    prompt_tokens: int
-    num_truncated: int
-    queue_s: float
-    compute_s: float
-
-    @property
-    def vectors(self) -> torch.Tensor:
-        """The vectors, [inputs, dimensions], float32, sharing memory with `data`."""
-        return torch.frombuffer(self.data, dtype=torch.float32).view(-1, self.dimensions)
-
-
 class Engine:
     """A model on a device; made by `load`, safe to use from any thread.
 
     Attributes:
+        has_dummy_weights: the weights are random, so that vectors mean nothing.
         stall_s: silence of the loop after which the engine is not healthy, at least four times its slowest step.
         observers: called in the loop thread with every step and its seconds.
     """
@@ -66,13 +43,20 @@ class Engine:
     stall_s = 10.0
 
     def __init__(
-        self, config: RuntimeConfig, spec: ModelSpec, adapter: TorchAdapter, progress: Progress, max_waiting_tokens: int
+        self,
+        config: RuntimeConfig,
+        spec: ModelSpec,
+        adapter: TorchAdapter,
+        load: Callable[[], Embedder],
+        max_waiting_tokens: int,
     ) -> None:
         """Starts the loop thread, which opens the adapter and loads the model."""
         self.config = config
         self.spec = spec
+        self.has_dummy_weights = False
         self.observers: list[StepObserver] = []
-        self._reader = PromptReader(spec, config.max_model_len)
+        pooling, self._normalizes = pooling_of(config, spec)
+        self._reader = PromptReader(spec, config.max_model_len, pooling)
         self._queue = RequestQueue(
             Limits(
                 max_num_seqs=config.max_num_seqs,
@@ -83,7 +67,7 @@ class Engine:
         self._ticked_s = time.monotonic()
         self._slowest_s = 0.0
         self._loaded: Future[None] = Future()
-        self._thread = threading.Thread(target=self._own, args=(adapter, progress), name="engine-loop", daemon=True)
+        self._thread = threading.Thread(target=self._own, args=(adapter, load), name="engine-loop", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -94,6 +78,7 @@ class Engine:
         adapter: TorchAdapter,
         progress: Progress = silent,
         *,
+        load_format: LoadFormat = "auto",
         max_waiting_tokens: int | None = None,
     ) -> "Engine":
         """Opens `adapter`, loads the weights, warms up; the engine is ready when it returns.
@@ -103,6 +88,7 @@ class Engine:
             spec: the model, with its folder of weights.
             adapter: the device, set and not open; closed again by `close`.
             progress: told about each layer, from the engine's thread.
+            load_format: `dummy` for seeded random weights; others take the checkpoint's safetensors.
             max_waiting_tokens: size of the queue, default 32 full steps.
 
         Raises:
@@ -112,9 +98,12 @@ class Engine:
             BadUsage: limits that contradict each other or the model, an implementation that does not exist.
             InvalidModel: damaged weights or tokenizer.
         """
-        _check(config, spec)
+        check_runnable(config, spec, load_format)
         waiting = max_waiting_tokens or _WAITING_STEPS * config.max_num_batched_tokens
-        engine = cls(config, spec, adapter, lambda step, done, total: progress(step, done, total + 1), waiting)
+        report: Progress = lambda step, done, total: progress(step, done, total + 1)  # noqa: E731
+        load = partial(load_embedder, config, spec, adapter, load_format, report)
+        engine = cls(config, spec, adapter, load, waiting)
+        engine.has_dummy_weights = load_format == "dummy"
         engine._loaded.result()
         with ExitStack() as undo:
             undo.callback(engine.close)
@@ -125,26 +114,27 @@ class Engine:
         return engine
 
     def warm_up(self) -> None:
-        """Runs the shortest prompt, the longest and a full step, so that no user pays for first calls."""
-        full = self.config.max_num_batched_tokens
+        """Runs the shortest prompt, a long one and a full step, so that no user pays for first calls."""
+        full = min(self.config.max_num_batched_tokens, self.config.prefill_chunk_size)
+        longest = min(self.config.max_model_len, self.config.prefill_chunk_size)
         length = min(128, self.config.max_model_len)
         count = max(1, min(self.config.max_num_seqs, full // length))
-        for prompts in ([[0]], [[0] * self.config.max_model_len], [[0] * length] * count):
+        for prompts in ([[0]], [[0] * longest], [[0] * length] * count):
             self.submit(Prompts(tuple(prompts), 0)).result()
 
     def embed(
         self,
         inputs: str | Sequence[Input],
         *,
-        truncate_prompt_tokens: int | None = None,
         dimensions: int | None = None,
+        **reading: Unpack[Reading],
     ) -> Embeddings:
         """Vectors of texts or token ids.
 
         Args:
             inputs: texts, or token ids with their special tokens.
-            truncate_prompt_tokens: cut longer inputs to so many tokens; -1 is the model's limit.
-            dimensions: width of the vectors.
+            dimensions: width of the vectors, for models that were trained to be cut.
+            reading: truncation and prompt, see `Reading`.
 
         Raises:
             RequestError: an input that the model cannot take.
@@ -153,18 +143,17 @@ class Engine:
             RequestFailed: the computation failed.
         """
         listed = [inputs] if isinstance(inputs, str) else inputs
-        prompts = self.prepare(listed, truncate_prompt_tokens=truncate_prompt_tokens, dimensions=dimensions)
-        return self.submit(prompts).result()
+        return self.submit(self.prepare(listed, dimensions=dimensions, **reading)).result()
 
-    def prepare(
-        self, inputs: Sequence[Input], *, truncate_prompt_tokens: int | None = None, dimensions: int | None = None
-    ) -> Prompts:
+    def prepare(self, inputs: Sequence[Input], *, dimensions: int | None = None, **reading: Unpack[Reading]) -> Prompts:
         """The tokenized `inputs`, checked; arguments and errors as for `embed`."""
         width = self.spec.hidden_size
-        if dimensions not in (None, width):
+        if dimensions is not None and not 1 <= dimensions <= width:
+            raise RequestError(f"dimensions must be between 1 and {width}, not {dimensions}", "dimensions")
+        if dimensions not in (None, width) and not self.spec.is_matryoshka:
             message = f"{self.spec.name} has {width} dimensions and was not trained to be cut to {dimensions}"
             raise RequestError(message, "dimensions")
-        return self._reader.read(inputs, truncate_prompt_tokens)
+        return replace(self._reader.read(inputs, **reading), dimensions=dimensions)
 
     def submit(self, prompts: Prompts) -> Future[Embeddings]:
         """Queues `prompts`; cancelling the future drops what has not run.
@@ -173,7 +162,7 @@ class Engine:
             QueueFull: too much waits.
             QueueClosed: the engine is closed or drains.
         """
-        request = Request(prompts=prompts.token_ids, num_truncated=prompts.num_truncated)
+        request = Request(prompts=prompts.token_ids, num_truncated=prompts.num_truncated, dimensions=prompts.dimensions)
         self._queue.submit(request)
         request.future.add_done_callback(lambda _: self._queue.cancel(request))
         return request.future
@@ -204,7 +193,7 @@ class Engine:
         self.abort()
         self._thread.join()
 
-    def _own(self, adapter: TorchAdapter, progress: Progress) -> None:
+    def _own(self, adapter: TorchAdapter, load: Callable[[], Embedder]) -> None:
         """All that touches the device, in one thread from open to close.
 
         A second thread that computes, if only to load, has OpenMP threads of its own; with more of them than
@@ -214,7 +203,7 @@ class Engine:
             adapter.open()
             if self.config.threads:
                 torch.set_num_threads(self.config.threads)
-            embedder = load_embedder(self.config, self.spec, adapter, progress)
+            embedder = load()
         except Exception as error:  # noqa: BLE001 - raised again where `load` waits
             adapter.close()
             self._loaded.set_exception(error)
@@ -247,16 +236,15 @@ class Engine:
         seconds = time.monotonic() - started_s
         self._slowest_s = max(self._slowest_s, seconds)
         self._deliver(plan, vectors)
-        for request in self._queue.finish(plan, seconds):
-            self._complete(request)
+        complete = self._queue.finish(plan, seconds)
         for observe in self.observers:
             observe(plan, seconds)
+        for request in complete:
+            self._complete(request)
 
     def _deliver(self, plan: StepPlan, vectors: torch.Tensor) -> None:
         """Gives each prompt its row; a request with a row that is not finite fails."""
-        size = 4 * vectors.shape[1]
-        data = bytearray(size * len(vectors))
-        torch.frombuffer(data, dtype=torch.float32).copy_(vectors.flatten())
+        size, data = 4 * vectors.shape[1], to_bytes(vectors)
         finite: list[bool] = vectors.isfinite().all(1).tolist()
         for row, prompt in enumerate(plan.prompts):
             if finite[row]:
@@ -267,17 +255,8 @@ class Engine:
                 self._drop(prompt.request, error)
 
     def _complete(self, request: Request) -> None:
-        assert request.started_s is not None
-        result = Embeddings(
-            data=bytearray().join(request.outputs[index] for index in range(len(request.prompts))),
-            dimensions=self.spec.hidden_size,
-            prompt_tokens=request.num_tokens,
-            num_truncated=request.num_truncated,
-            queue_s=request.started_s - request.submitted_s,
-            compute_s=time.monotonic() - request.started_s,
-        )
         if request.future.set_running_or_notify_cancel():
-            request.future.set_result(result)
+            request.future.set_result(collect(request, self.spec.hidden_size, normalizes=self._normalizes))
 
     def _drop(self, request: Request, error: Exception) -> None:
         if self._queue.cancel(request):
@@ -288,30 +267,3 @@ class Engine:
         for request in requests:
             if request.future.set_running_or_notify_cancel():
                 request.future.set_exception(error)
-
-
-def _check(config: RuntimeConfig, spec: ModelSpec) -> None:
-    """Refuses what this engine does not run, before anything is loaded."""
-    parts = config.tensor_parallel_size * config.pipeline_parallel_size
-    refused = {
-        f"architecture {spec.architecture}": spec.architecture not in ARCHITECTURES,
-        f"quantization {config.quantization}": config.quantization != "none",
-        f"a checkpoint quantized with {spec.quantization}": spec.quantization != "none",
-        f"{parts} devices": parts > 1,
-    }
-    if reasons := [reason for reason, holds in refused.items() if holds]:
-        raise UnsupportedModel(
-            f"the bundled engine cannot run {spec.name}: {', '.join(reasons)}",
-            hint="use --engine vllm, or an encoder such as all-MiniLM-L6-v2",
-        )
-    if spec.weights_path is None:
-        raise WeightsUnavailable(f"{spec.name} has no weights here", hint="give the folder of a checkpoint")
-    longest = min(spec.max_model_len, spec.num_positions - spec.position_offset)
-    if config.max_model_len > longest:
-        message = f"max_model_len {config.max_model_len} is more than the {longest} positions of {spec.name}"
-        raise BadUsage(message, hint=f"use at most {longest}")
-    if config.max_num_batched_tokens < config.max_model_len:
-        raise BadUsage(
-            f"max_num_batched_tokens {config.max_num_batched_tokens} is less than max_model_len {config.max_model_len}",
-            hint="an encoder computes a prompt in one step: raise the first or lower the second",
-        )

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -11,57 +13,78 @@ from vllm_probe.core.errors import BadUsage, DeviceUnavailable
 from vllm_probe.core.model import ModelSpec, Pooling
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.values import ENGINE_DTYPES
-from vllm_probe.runtime.modeling.bert import Encoder, Numerics, load_encoder
-from vllm_probe.runtime.modeling.pooling import normalize, pool
+from vllm_probe.runtime.modeling import bert, qwen3
+from vllm_probe.runtime.modeling.loading import Loader, Model, Numerics
+from vllm_probe.runtime.modeling.pooling import normalize, pooled_states
+from vllm_probe.runtime.modeling.weights import Checkpoint, DummyWeights
 from vllm_probe.runtime.sched.request import StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
+
+LoadFormat: TypeAlias = Literal["auto", "safetensors", "dummy"]
+
+ARCHITECTURES = (*bert.ARCHITECTURES, *qwen3.ARCHITECTURES)
+_PRIMITIVES = (Primitive.LINEAR, Primitive.ATTENTION, Primitive.RMS_NORM, Primitive.ROPE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedder:
-    """An encoder with its pooling, on an open adapter.
+    """A model with its pooling, on an open adapter.
 
     Attributes:
         adapter: the device.
-        encoder: the model.
+        model: the transformer.
         pooling: how token states become one vector.
         normalizes: whether vectors are scaled to unit length.
     """
 
     adapter: TorchAdapter
-    encoder: Encoder
+    model: Model
     pooling: Pooling
     normalizes: bool
 
     def run(self, plan: StepPlan) -> torch.Tensor:
         """Vectors of the plan's prompts in its order, [prompts, hidden], float32 on the host."""
-        lengths = plan.lengths
         with torch.inference_mode():
             token_ids = self.adapter.tensor([*chain.from_iterable(prompt.token_ids for prompt in plan.prompts)])
-            vectors = pool(self.encoder.forward(token_ids, lengths), lengths, self.pooling)
+            vectors = pooled_states(self.model, token_ids, plan.lengths, self.pooling)
             return (normalize(vectors) if self.normalizes else vectors).cpu()
 
 
-def load_embedder(config: RuntimeConfig, spec: ModelSpec, adapter: TorchAdapter, progress: Progress) -> Embedder:
+def load_embedder(
+    config: RuntimeConfig, spec: ModelSpec, adapter: TorchAdapter, load_format: LoadFormat, progress: Progress
+) -> Embedder:
     """The model of `spec` on the open `adapter`, computed as `config` says.
 
     Raises:
         DeviceUnavailable: the device does not compute in the number format.
         BadUsage: `config` names an implementation that the adapter does not have.
+        UnsupportedModel: a variant of the architecture that is not computed here.
+        InvalidModel: weights that are damaged or contradict `spec`.
     """
     dtype = {runtime: word for word, runtime in ENGINE_DTYPES.items()}.get(config.dtype, config.dtype)
-    numerics = Numerics(
-        dtype=dtype,
-        linear=_implementation(Primitive.LINEAR, dtype, config, adapter),
-        attention=_implementation(Primitive.ATTENTION, dtype, config, adapter),
-    )
-    pooling = config.pooling or {}
-    return Embedder(
-        adapter=adapter,
-        encoder=load_encoder(spec, numerics, adapter, progress),
-        pooling=pooling.get("type", spec.pooling or "mean"),
-        normalizes=pooling.get("normalize", spec.normalizes),
-    )
+    chosen = {str(primitive): _implementation(primitive, dtype, config, adapter) for primitive in _PRIMITIVES}
+    numerics = Numerics(dtype=dtype, implementations=chosen)
+    pooling, normalizes = pooling_of(config, spec)
+    model = _load_model(spec, numerics, adapter, load_format, progress)
+    return Embedder(adapter=adapter, model=model, pooling=pooling, normalizes=normalizes)
+
+
+def pooling_of(config: RuntimeConfig, spec: ModelSpec) -> tuple[Pooling, bool]:
+    """How token states become one vector, and whether that is scaled: the config's word before the checkpoint's."""
+    stated = config.pooling or {}
+    return stated.get("type", spec.pooling or "mean"), stated.get("normalize", spec.normalizes)
+
+
+def _load_model(
+    spec: ModelSpec, numerics: Numerics, adapter: TorchAdapter, load_format: LoadFormat, progress: Progress
+) -> Model:
+    decodes = spec.architecture in qwen3.ARCHITECTURES
+    load = qwen3.load_decoder if decodes else bert.load_encoder
+    if load_format == "dummy":
+        return load(Loader(spec, numerics, adapter, DummyWeights(spec)), progress)
+    assert spec.weights_path is not None
+    with Checkpoint(Path(spec.weights_path), qwen3.ANCHOR if decodes else bert.ANCHOR) as checkpoint:
+        return load(Loader(spec, numerics, adapter, checkpoint), progress)
 
 
 def _implementation(primitive: Primitive, dtype: str, config: RuntimeConfig, adapter: TorchAdapter) -> str:

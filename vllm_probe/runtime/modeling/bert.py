@@ -4,38 +4,19 @@ Post-norm transformer with learned absolute positions (https://arxiv.org/abs/181
 https://github.com/huggingface/transformers/blob/main/src/transformers/models/bert/modeling_bert.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch.nn import functional
 
 from vllm_probe.core.adapter import Linear
 from vllm_probe.core.errors import UnsupportedModel
-from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.progress import Progress
-from vllm_probe.runtime.modeling.weights import Checkpoint
-from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
+from vllm_probe.runtime.modeling.loading import Attention, Loader
 
 ARCHITECTURES = ("BertModel", "RobertaModel", "XLMRobertaModel")
-_ANCHOR = "embeddings.word_embeddings.weight"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numerics:
-    """How a model computes.
-
-    Attributes:
-        dtype: number format of weights and activations, a capability word.
-        linear: the adapter's implementation of linear.
-        attention: the adapter's implementation of attention.
-    """
-
-    dtype: str
-    linear: str
-    attention: str
-
+ANCHOR = "embeddings.word_embeddings.weight"
 
 Norm = Callable[[torch.Tensor], torch.Tensor]
 
@@ -70,98 +51,68 @@ class Encoder:
     norm: Norm
     layers: tuple[Layer, ...]
     num_heads: int
-    attention: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Sequence[int]], torch.Tensor]
+    attention: Attention
 
-    def forward(self, token_ids: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-        """Last hidden states.
-
-        Args:
-            token_ids: [sum(lengths)], int64, on the device.
-            lengths: tokens of each prompt.
-
-        Returns:
-            [sum(lengths), hidden] in the model's number format.
-        """
+    def forward(
+        self, token_ids: torch.Tensor, lengths: tuple[int, ...], rows: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """States behind the last layer, as `loading.Model`."""
         positions = torch.cat([self.positions[:length] for length in lengths])
         states = self.norm(functional.embedding(token_ids, self.words) + positions)
         for layer in self.layers:
             query, key, value = layer.qkv(states).view(len(states), 3, self.num_heads, -1).unbind(1)
             context = self.attention(query, key, value, lengths).reshape(states.shape)
+            if rows is not None and layer is self.layers[-1]:
+                context, states = context[rows], states[rows]
             states = layer.attention_norm(layer.output(context).add_(states))
             states = layer.output_norm(layer.down(functional.gelu(layer.up(states))).add_(states))
         return states
 
 
-def load_encoder(spec: ModelSpec, numerics: Numerics, adapter: TorchAdapter, progress: Progress) -> Encoder:
-    """The encoder of `spec.weights_path` on the open `adapter`, read layer by layer.
+def load_encoder(loader: Loader, progress: Progress) -> Encoder:
+    """The encoder that `loader` brings, layer by layer.
 
     Raises:
         UnsupportedModel: a variant of the architecture that is not computed here.
-        InvalidModel: files that contradict `spec`.
+        InvalidModel: weights that contradict the spec.
     """
+    spec, hidden = loader.spec, loader.spec.hidden_size
     if spec.activation != "gelu" or spec.projections:
         variant = "linears behind pooling" if spec.projections else repr(spec.activation)
         message = f"{spec.name}: the bundled engine computes plain gelu encoders only, this one has {variant}"
         raise UnsupportedModel(message, hint="use --engine vllm")
-    assert spec.weights_path is not None
-    with Checkpoint(Path(spec.weights_path), _ANCHOR) as checkpoint:
-        loader = _Loader(spec, numerics, adapter, checkpoint)
-        layers = []
-        for index in range(spec.num_layers):
-            progress(f"loading layer {index + 1} of {spec.num_layers}", index, spec.num_layers + 1)
-            layers.append(loader.layer(f"encoder.layer.{index}"))
-        progress("loading embeddings", spec.num_layers, spec.num_layers + 1)
-        return loader.encoder(tuple(layers))
+    layers = []
+    for index in range(spec.num_layers):
+        progress(f"loading layer {index + 1} of {spec.num_layers}", index, spec.num_layers + 1)
+        layers.append(_layer(loader, f"encoder.layer.{index}"))
+    progress("loading embeddings", spec.num_layers, spec.num_layers + 1)
+    positions = loader.weights.tensor("embeddings.position_embeddings.weight", spec.num_positions, hidden)
+    types = loader.weights.tensor("embeddings.token_type_embeddings.weight", spec.num_token_types, hidden)
+    return Encoder(
+        words=loader.tensor(ANCHOR, spec.vocab_size, hidden),
+        positions=loader.device((positions.float() + types[0].float())[spec.position_offset :]),
+        norm=_norm(loader, "embeddings.LayerNorm"),
+        layers=tuple(layers),
+        num_heads=spec.num_heads,
+        attention=loader.attention(causal=False),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Loader:
-    """Takes tensors out of a checkpoint and prepares them for the device."""
+def _layer(loader: Loader, name: str) -> Layer:
+    hidden, inner = loader.spec.hidden_size, loader.spec.intermediate_size
+    attention = f"{name}.attention"
+    parts = tuple(f"{attention}.self.{part}" for part in ("query", "key", "value"))
+    return Layer(
+        qkv=loader.linear(*parts, widths=(hidden,) * 3, inputs=hidden, has_bias=True),
+        output=loader.linear(f"{attention}.output.dense", widths=(hidden,), inputs=hidden, has_bias=True),
+        attention_norm=_norm(loader, f"{attention}.output.LayerNorm"),
+        up=loader.linear(f"{name}.intermediate.dense", widths=(inner,), inputs=hidden, has_bias=True),
+        down=loader.linear(f"{name}.output.dense", widths=(hidden,), inputs=inner, has_bias=True),
+        output_norm=_norm(loader, f"{name}.output.LayerNorm"),
+    )
 
-    spec: ModelSpec
-    numerics: Numerics
-    adapter: TorchAdapter
-    checkpoint: Checkpoint
 
-    def encoder(self, layers: tuple[Layer, ...]) -> Encoder:
-        spec, hidden = self.spec, self.spec.hidden_size
-        positions = self.checkpoint.tensor("embeddings.position_embeddings.weight", spec.num_positions, hidden)
-        types = self.checkpoint.tensor("embeddings.token_type_embeddings.weight", spec.num_token_types, hidden)
-        adapter, implementation = self.adapter, self.numerics.attention
-        return Encoder(
-            words=self._device(self.checkpoint.tensor(_ANCHOR, spec.vocab_size, hidden)),
-            positions=self._device((positions.float() + types[0].float())[spec.position_offset :]),
-            norm=self._norm("embeddings.LayerNorm"),
-            layers=layers,
-            num_heads=spec.num_heads,
-            attention=lambda query, key, value, lengths: adapter.attention(
-                query, key, value, lengths, causal=False, implementation=implementation
-            ),
-        )
-
-    def layer(self, name: str) -> Layer:
-        hidden, inner = self.spec.hidden_size, self.spec.intermediate_size
-        attention = f"{name}.attention"
-        return Layer(
-            qkv=self._linear(*(f"{attention}.self.{part}" for part in ("query", "key", "value")), n=hidden, k=hidden),
-            output=self._linear(f"{attention}.output.dense", n=hidden, k=hidden),
-            attention_norm=self._norm(f"{attention}.output.LayerNorm"),
-            up=self._linear(f"{name}.intermediate.dense", n=inner, k=hidden),
-            down=self._linear(f"{name}.output.dense", n=hidden, k=inner),
-            output_norm=self._norm(f"{name}.output.LayerNorm"),
-        )
-
-    def _linear(self, *names: str, n: int, k: int) -> Linear[torch.Tensor]:
-        """Linears of the same input, [n, k] each, as one."""
-        weight = torch.cat([self.checkpoint.tensor(f"{name}.weight", n, k) for name in names])
-        bias = torch.cat([self.checkpoint.tensor(f"{name}.bias", n) for name in names])
-        numerics = self.numerics
-        return self.adapter.prepare_linear(self._device(weight), self._device(bias), numerics.dtype, numerics.linear)
-
-    def _norm(self, name: str) -> Norm:
-        hidden, epsilon = self.spec.hidden_size, self.spec.norm_eps
-        weight, bias = (self._device(self.checkpoint.tensor(f"{name}.{part}", hidden)) for part in ("weight", "bias"))
-        return lambda states: functional.layer_norm(states, (hidden,), weight, bias, epsilon)
-
-    def _device(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self.adapter.tensor(tensor, DTYPES[self.numerics.dtype])
+def _norm(loader: Loader, name: str) -> Norm:
+    hidden, epsilon = loader.spec.hidden_size, loader.spec.norm_eps
+    weight, bias = (loader.tensor(f"{name}.{part}", hidden) for part in ("weight", "bias"))
+    return lambda states: functional.layer_norm(states, (hidden,), weight, bias, epsilon)

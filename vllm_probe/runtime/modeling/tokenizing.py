@@ -4,16 +4,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 from tokenizers import Tokenizer
 
 from vllm_probe.core.errors import InvalidModel
 from vllm_probe.core.files import read_document
-from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.model import ModelSpec, Pooling
 from vllm_probe.runtime.sched.request import RequestError
 
 Input: TypeAlias = str | Sequence[int]
+Side: TypeAlias = Literal["left", "right"]
+
+_INPUT_TYPES = {"search_query": "query", "search_document": "document"}
+"""`input_type` of Cohere's API to the prompt name that sentence-transformers checkpoints use for it."""
+
 _MAX_TOKENIZER_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
@@ -25,40 +30,69 @@ class Prompts:
     Attributes:
         token_ids: per input.
         num_truncated: inputs that were cut.
+        dimensions: width of the vectors that are wanted, null for the model's.
     """
 
     token_ids: tuple[Sequence[int], ...]
     num_truncated: int
+    dimensions: int | None = None
+
+
+class Reading(TypedDict, total=False):
+    """How inputs are read.
+
+    Attributes:
+        truncate_prompt_tokens: cut longer inputs to so many tokens; -1 is the model's limit.
+        truncation_side: which end loses tokens, `right` without.
+        prompt_name: prompt of the checkpoint to put before each text.
+    """
+
+    truncate_prompt_tokens: int | None
+    truncation_side: Side | None
+    prompt_name: str | None
 
 
 class PromptReader:
     """Tokenizes for one model; safe to use from several threads."""
 
-    def __init__(self, spec: ModelSpec, max_model_len: int) -> None:
-        """Loads tokenizer.json from the checkpoint; without one only token ids are understood.
+    def __init__(self, spec: ModelSpec, max_model_len: int, pooling: Pooling) -> None:
+        """Loads tokenizer.json from the model's folder; without one only token ids are understood.
 
         Raises:
             InvalidModel: the file is not a tokenizer.
         """
         self._spec = spec
         self._max_model_len = max_model_len
-        self._tokenizer = _load_tokenizer(Path(spec.weights_path or ""))
+        self._tokenizer = _load_tokenizer(Path(spec.folder)) if spec.folder else None
         self._saw_token_ids = False  # LangChain sends those of another model: its issue 12854
-        self._specials = frozenset(self._tokenizer.encode("").ids) if self._tokenizer else frozenset()
+        around: list[int] = self._tokenizer.encode("").ids if self._tokenizer else []
+        self._specials = frozenset(around)
+        self._terminal = around[-1] if around and pooling == "last" else None
 
-    def read(self, inputs: Sequence[Input], truncate_prompt_tokens: int | None = None) -> Prompts:
-        """Prompts of `inputs`; with `truncate_prompt_tokens` (-1: the model's limit) longer ones are cut.
+    def read(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Prompts:
+        """Prompts of `inputs`; with `truncate_prompt_tokens` longer ones are cut.
 
-        A cut takes tokens from the end and keeps the special tokens around them, as sentence-transformers does.
+        A cut keeps the special tokens at both ends, as sentence-transformers does. Where the last token is pooled,
+        token ids end with the tokenizer's terminal token like texts: it is appended where it is absent.
 
         Raises:
-            RequestError: no input, an empty or too long one, or ids that the model does not have.
+            RequestError: no input, an empty or too long one, ids that the model does not have, an unknown prompt.
         """
         if not inputs:
             raise RequestError("input is empty")
-        limit = self._limit(truncate_prompt_tokens)
-        found = [self._read_one(item, limit, f"input {index}") for index, item in enumerate(inputs)]
+        limit, side = self._limit(reading.get("truncate_prompt_tokens")), reading.get("truncation_side") or "right"
+        prefix = self._prefix(reading.get("prompt_name"))
+        found = [self._read_one(item, prefix, limit, side, f"input {index}") for index, item in enumerate(inputs)]
         return Prompts(tuple(ids for ids, _ in found), sum(cut for _, cut in found))
+
+    def _prefix(self, name: str | None) -> str:
+        prompts = self._spec.prompts
+        if name is None:
+            return ""
+        if (known := name if name in prompts else _INPUT_TYPES.get(name)) in prompts:
+            return prompts[str(known)]
+        listed = f"it has {', '.join(sorted(prompts))}" if prompts else "it has none"
+        raise RequestError(f"the checkpoint has no prompt {name[:80]!r}: {listed}", "prompt_name")
 
     def _limit(self, truncate_prompt_tokens: int | None) -> int | None:
         """Tokens to cut at, null when nothing may be cut."""
@@ -72,25 +106,37 @@ class PromptReader:
             raise RequestError(f"{message}, not {truncate_prompt_tokens}", "truncate_prompt_tokens")
         return truncate_prompt_tokens
 
-    def _read_one(self, item: Input, limit: int | None, place: str) -> tuple[Sequence[int], bool]:
+    def _read_one(
+        self, item: Input, prefix: str, limit: int | None, side: Side, place: str
+    ) -> tuple[Sequence[int], bool]:
         if not item:
             raise RequestError(f"{place} is empty")
         if isinstance(item, str):
-            return self._read_text(item, limit, place)
+            return self._read_text(prefix + item, limit, side, place)
+        if prefix:
+            raise RequestError(f"{place} is token ids, which no prompt can be put before: send text", "prompt_name")
+        return self._read_ids(item, limit, side, place)
+
+    def _read_ids(self, ids: Sequence[int], limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
         if not self._saw_token_ids:
             self._saw_token_ids = True
             _log.warning("token ids received: check that they come from this model's tokenizer")
-        if min(item) < 0 or max(item) >= self._spec.vocab_size:
+        if min(ids) < 0 or max(ids) >= self._spec.vocab_size:
             raise RequestError(f"{place} has token ids outside 0 to {self._spec.vocab_size - 1}")
-        if not self._is_cut(len(item), limit, place):
-            return item, False
+        if self._terminal not in (None, ids[-1]):
+            ids = [*ids, self._terminal]
+        if not self._is_cut(len(ids), limit, place):
+            return ids, False
         assert limit is not None
-        tail = list(item[-1:]) if item[-1] in self._specials else []
-        return [*item[: limit - len(tail)], *tail], True
+        head = 1 if ids[0] in self._specials else 0
+        tail = 1 if ids[-1] in self._specials else 0
+        body, room = ids[head : len(ids) - tail], limit - head - tail
+        kept = body[len(body) - room :] if side == "left" else body[:room]
+        return [*ids[:head], *kept, *ids[len(ids) - tail :]], True
 
-    def _read_text(self, text: str, limit: int | None, place: str) -> tuple[Sequence[int], bool]:
+    def _read_text(self, text: str, limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
         if self._tokenizer is None:
-            raise RequestError("this checkpoint has no tokenizer.json; send token ids", "input")
+            raise RequestError("the model has no tokenizer.json here: send token ids", "input")
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -100,8 +146,9 @@ class PromptReader:
         num_special = self._tokenizer.num_special_tokens_to_add(False)
         cut = self._is_cut(len(encoding) + num_special, limit, place)
         if cut and limit is not None:
-            encoding.truncate(limit - num_special)
+            encoding.truncate(limit - num_special, direction=side)
         ids: list[int] = self._tokenizer.post_process(encoding).ids
+        assert self._terminal in (None, ids[-1])
         return ids, cut
 
     def _is_cut(self, num_tokens: int, limit: int | None, place: str) -> bool:

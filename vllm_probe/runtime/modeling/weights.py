@@ -1,5 +1,7 @@
-"""Weights of a checkpoint folder, memory-mapped and read one tensor at a time."""
+"""Weights one tensor at a time: of a checkpoint folder, memory-mapped, or random ones."""
 
+import re
+import zlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -8,6 +10,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from vllm_probe.core.errors import InvalidModel
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.values import ENGINE_DTYPES
+from vllm_probe.vendors.torchbase import DTYPES
+
+_TO_RESIDUAL = re.compile(r"(?:o_proj|down_proj|output\.dense)\.weight")
+_SPREAD = 0.02  # initializer_range of BERT and of Qwen3 in transformers
 
 
 class Checkpoint:
@@ -30,7 +38,7 @@ class Checkpoint:
             self._files |= dict.fromkeys(file.keys(), file)
         found = min((name for name in self._files if f".{name}".endswith(f".{anchor}")), key=len, default=None)
         if found is None:
-            raise InvalidModel(f"{folder} has no tensor {anchor!r}", hint="is this an encoder checkpoint?")
+            raise InvalidModel(f"{folder} has no tensor {anchor!r}", hint="is this a checkpoint of this architecture?")
         self._prefix = found.removesuffix(anchor)
 
     def __enter__(self) -> Self:
@@ -54,3 +62,24 @@ class Checkpoint:
             message = f"{self._folder}: {full} is {tuple(tensor.shape)}, config.json says {shape}"
             raise InvalidModel(message, hint="config.json and the weights belong to different models")
         return tensor
+
+
+class DummyWeights:
+    """Random weights in the format and of the scale of real ones, the same for a name in every run.
+
+    Norms are one and biases zero; what adds to the residual is divided by sqrt(2 layers), as in GPT-2
+    (https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf, 2.3).
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        words = {runtime: word for word, runtime in ENGINE_DTYPES.items()}
+        self._dtype = DTYPES[words[spec.dtype]]
+        self._to_residual = _SPREAD / (2 * spec.num_layers) ** 0.5
+
+    def tensor(self, name: str, *shape: int) -> torch.Tensor:
+        """The tensor `name`, of `shape`, on the host."""
+        if len(shape) == 1:
+            return torch.full(shape, float(name.endswith(".weight")), dtype=self._dtype)
+        spread = self._to_residual if _TO_RESIDUAL.search(name) else _SPREAD
+        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        return torch.empty(shape, dtype=self._dtype).normal_(0, spread, generator=generator)

@@ -12,7 +12,8 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from vllm_probe.core.version import __version__
-from vllm_probe.runtime.engine import Embeddings, Engine
+from vllm_probe.runtime.engine import Engine
+from vllm_probe.runtime.executor.result import Embeddings
 from vllm_probe.runtime.modeling.tokenizing import Prompts
 from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, RequestError, RequestFailed
 from vllm_probe.runtime.server.gate import Gate, read_body

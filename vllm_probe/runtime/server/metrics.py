@@ -6,7 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from vllm_probe.runtime.engine import Embeddings, Engine
+from vllm_probe.runtime.engine import Engine
+from vllm_probe.runtime.executor.result import Embeddings
 from vllm_probe.runtime.sched.request import StepPlan
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

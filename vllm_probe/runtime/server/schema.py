@@ -13,7 +13,7 @@ from fastapi import Response
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 from pydantic_core import to_json
 
-from vllm_probe.runtime.engine import Embeddings
+from vllm_probe.runtime.executor.result import Embeddings
 
 MAX_INPUTS = 2048
 _TYPES = {
