@@ -1,5 +1,7 @@
 """The CPU adapter against float32 references; tolerances are those of `mapper.TOLERANCE`."""
 
+import platform
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -51,6 +53,18 @@ def test_the_arithmetic_of_the_process_that_opens_it_stays_as_it_was() -> None:
     adapter = opened(threads=1)
     assert float(torch.tensor([1e-40]) * 1) != 0
     adapter.close()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have no such option")
+def test_memory_that_a_step_frees_is_reused_by_the_next(adapter: CpuAdapter) -> None:
+    def step() -> None:
+        _ = [torch.ones(2 << 20) for _ in range(6)]  # 8 MiB each, 12,288 pages in all
+
+    step()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        step()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 4096
 
 
 def test_nothing_is_allocated_before_open() -> None:
