@@ -234,7 +234,7 @@ def test_shards_and_prefixed_names_are_read(tiny: Path, tmp_path: Path, load: Lo
     ],
 )
 def test_a_request_that_means_nothing_is_refused(
-    tiny_engine: Engine, inputs: list[Any], options: dict[str, int], message: str
+    tiny_engine: Engine, inputs: list[Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RequestError, match=message):
         tiny_engine.embed(inputs, **options)

@@ -103,7 +103,9 @@ class Engine:
         report: Progress = lambda step, done, total: progress(step, done, total + 1)  # noqa: E731
         load = partial(load_embedder, config, spec, adapter, load_format, report)
         engine = cls(config, spec, adapter, load, waiting)
-        engine.has_dummy_weights = load_format == "dummy"
+        if load_format == "dummy":
+            engine.has_dummy_weights = True
+            _log.warning("%s has dummy weights: its vectors mean nothing", spec.name)
         engine._loaded.result()
         with ExitStack() as undo:
             undo.callback(engine.close)

@@ -86,7 +86,8 @@ def create_app(engine: Engine, options: ServerOptions) -> FastAPI:
         app.get(path)(getattr(routes, path.rpartition("/")[2]))
     for kind in (ApiError, HTTPException, RequestError, QueueFull, QueueClosed, RequestFailed, Exception):
         app.add_exception_handler(kind, routes.failure)
-    app.add_middleware(Gate, api_key=options.api_key)
+    marks = {"x-dummy-weights": "true"} if engine.has_dummy_weights else {}
+    app.add_middleware(Gate, api_key=options.api_key, marks=marks)
     return app
 
 
@@ -120,7 +121,11 @@ class _Routes:
 
     def _prepare(self, asked: EmbeddingRequest) -> Prompts:
         return self._engine.prepare(
-            asked.inputs(), truncate_prompt_tokens=asked.truncate_prompt_tokens, dimensions=asked.dimensions
+            asked.inputs(),
+            dimensions=asked.dimensions,
+            truncate_prompt_tokens=asked.truncate_prompt_tokens,
+            truncation_side=asked.truncation_side,
+            prompt_name=asked.prompt_name or asked.input_type,
         )
 
     async def _compute(self, prompts: Prompts, request: Request) -> Embeddings | None:

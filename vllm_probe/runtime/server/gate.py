@@ -2,6 +2,7 @@
 
 import hmac
 import uuid
+from collections.abc import Mapping
 
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,10 +15,11 @@ _MAX_ID_LENGTH = 128
 
 
 class Gate:
-    """Middleware that asks for the API key and echoes `X-Request-Id`."""
+    """Middleware that asks for the API key, echoes `X-Request-Id` and puts `marks` on every response."""
 
-    def __init__(self, app: ASGIApp, api_key: str | None) -> None:
+    def __init__(self, app: ASGIApp, api_key: str | None, marks: Mapping[str, str]) -> None:
         self._app = app
+        self._marks = marks
         self._expected = f"Bearer {api_key}".encode() if api_key is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,7 +32,7 @@ class Gate:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                MutableHeaders(scope=message).update({**self._marks, "x-request-id": request_id})
             await send(message)
 
         if self._is_allowed(scope["path"], headers):

@@ -1,6 +1,7 @@
 """The OpenAI wire format: request bodies, responses and error objects.
 
-https://platform.openai.com/docs/api-reference/embeddings, with vLLM's `truncate_prompt_tokens` and error types.
+https://platform.openai.com/docs/api-reference/embeddings, with vLLM's truncation and error types, Cohere's `input_type`
+and text-embeddings-inference's `prompt_name`.
 """
 
 import base64
@@ -55,6 +56,9 @@ class EmbeddingRequest(BaseModel):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    input_type: str | None = None
+    prompt_name: str | None = None
     user: str | None = None
 
     def inputs(self) -> Sequence[str | list[int]]:
