@@ -48,6 +48,8 @@ def test_doctor_records_a_machine_that_replays_and_never_overwrites_one(cli: Cli
     replayed = cli("--replay", "recorded", "doctor", "--json")
     assert replayed.code == 0
     assert [finding["id"] for finding in replayed.json()["findings"] if finding["id"].startswith(("PLG", "REC"))] == []
+    assert cli("--replay", "recorded", "detect").code == 0
+    assert cli("--replay", "recorded", *ON_ASCEND, "--json").code == 0
     assert cli("doctor", "--record", "recorded").error == "unwritable-output"
     assert Path("recorded/scene.json").read_text() == first
 

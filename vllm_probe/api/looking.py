@@ -113,7 +113,8 @@ def descriptors(host: "Host | None" = None) -> "tuple[Descriptor, ...]":
 def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path | None = None) -> "Diagnosis":
     """What is wrong on this machine, or on `host`, or in the text `log`, and what fixes it.
 
-    With `record` everything that was read is also written, scrubbed, to `scene.json` in that new folder.
+    With `record` everything that this, `inventory` and `negotiate` read of the machine is also written, scrubbed, to
+    `scene.json` in that new folder.
 
     Raises:
         UnwritableOutput: the folder holds a recording already or cannot be written.
@@ -126,11 +127,14 @@ def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path |
     if record is None:
         return diagnose(host, discover(host), make_stamp(host), text)
     from vllm_probe.host.record import RecordingHost, write_recording
+    from vllm_probe.models.resolve import cache_folder
 
     if (record / "scene.json").exists():
         raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")
     recorder = RecordingHost(host)
     found = diagnose(recorder, discover(recorder), make_stamp(recorder), text)
+    inventory(recorder)
+    cache_folder(recorder)
     write_recording(recorder, record)
     return found
 

@@ -60,7 +60,7 @@ def _cached(name: str, host: Host) -> Iterator[tuple[Path, str, str]]:
     https://huggingface.co/docs/huggingface_hub/guides/manage-cache
     """
     try:
-        configs = sorted(_cache_folder(host).glob("models--*/snapshots/*/config.json"))
+        configs = sorted(cache_folder(host).glob("models--*/snapshots/*/config.json"))
     except OSError:
         return
     found: dict[str, list[Path]] = {}
@@ -80,7 +80,8 @@ def _cached(name: str, host: Host) -> Iterator[tuple[Path, str, str]]:
         yield folder, repository.rpartition("/")[2], repository
 
 
-def _cache_folder(host: Host) -> Path:
+def cache_folder(host: Host) -> Path:
+    """The hub's cache on `host`, there or not."""
     user = host.env("HOME") or host.env("USERPROFILE") or "/"
     home = host.env("HF_HOME") or f"{host.env('XDG_CACHE_HOME') or f'{user}/.cache'}/huggingface"
     return Path(host.env("HF_HUB_CACHE") or f"{home}/hub")
