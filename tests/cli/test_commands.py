@@ -27,9 +27,12 @@ def test_detect_looks_for_one_vendor_only(cli: Cli) -> None:
 
 
 def test_doctor_exits_with_1_exactly_when_a_finding_blocks(cli: Cli) -> None:
-    for scene in ("cpu-healthy", "ctr-12-no-kfd", "cpu-06-numa-warning"):
+    blocked = {"cpu-healthy": 0, "ctr-12-no-kfd": 1, "cpu-06-numa-warning": 0, "cpu-01-no-avx2": 1}
+    for scene, code in blocked.items():
         ended = cli("--replay", HOSTS / scene, "doctor", "--json")
-        assert ended.code == int(any(finding["blocking"] for finding in ended.json()["findings"]))
+        findings = ended.json()["findings"]
+        assert ended.code == code == int(any(finding["blocking"] for finding in findings))
+        assert [finding["blocking"] for finding in findings] == [each["severity"] == "blocks" for each in findings]
 
 
 def test_doctor_explains_a_log(cli: Cli) -> None:

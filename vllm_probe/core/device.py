@@ -103,7 +103,8 @@ class Finding:
     Attributes:
         id: row of the catalogue, such as `CTR-13`.
         severity: blocks, degrades, latent or info.
-        blocking: true when a device cannot be used because of it.
+        blocking: whether its severity is blocks: something does not work until it is fixed.
+        disables_device: whether the device cannot be initialised here because of it, or not run by what is installed.
         device: id of the device concerned, null for the whole machine.
         evidence: the facts that led to it, each with its source.
         cause: why, one sentence.
@@ -113,6 +114,7 @@ class Finding:
     id: str
     severity: Severity
     blocking: bool
+    disables_device: bool = False
     device: str | None = None
     evidence: tuple[str, ...] = ()
     cause: str

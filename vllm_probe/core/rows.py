@@ -23,25 +23,27 @@ class Row:
     Attributes:
         id: `CTR-13`.
         severity: blocks, degrades, latent or info.
-        blocking: the device cannot be initialised here because of it, or not run by what is installed.
         cause: why, one sentence.
         fix: ways out, nearest first.
+        disables_device: the device cannot be initialised here because of it, or not run by what is installed.
     """
 
     id: str
     severity: Severity
-    blocking: bool
     cause: str
     fix: tuple[FixText, ...] = ()
+    disables_device: bool = False
 
     def finding(
         self, device: str | None, evidence: Iterable[str | None], *, severity: Severity | None = None, **values: object
     ) -> Finding:
         """The row found on `device`, its markers replaced by `values`; null evidence is left out."""
+        felt = severity or self.severity
         return Finding(
             id=self.id,
-            severity=severity or self.severity,
-            blocking=self.blocking,
+            severity=felt,
+            blocking=felt == "blocks",
+            disables_device=self.disables_device,
             device=device,
             evidence=tuple(fact for fact in evidence if fact),
             cause=_filled(self.cause, values),
@@ -67,13 +69,13 @@ def load_rows(path: Path) -> dict[str, Row]:
         key: Row(
             id=key.partition("/")[0],
             severity=row["severity"],
-            blocking=row["blocking"],
             cause=row["cause"],
             fix=tuple(
                 (where, command, text, effect)
                 for fixes in (row.get("fix", ()), *(value["recipes"][name] for name in row.get("recipes", ())))
                 for where, command, text, effect in fixes
             ),
+            disables_device=row.get("disables_device", False),
         )
         for key, row in value["rows"].items()
     }

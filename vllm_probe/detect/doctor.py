@@ -22,7 +22,6 @@ CHECKS: tuple[Check, ...] = (*container.CHECKS, *toolkit.CHECKS, *runtime.CHECKS
 _RAISED = Row(
     "PLG-08",
     "degrades",
-    blocking=False,
     cause="The check of <ids> failed, so these rows were not looked at: it raised <error>.",
     fix=(
         ("shell", "vllm-probe doctor --record DIR", "Record this machine and report the error with it.", "writes DIR"),
@@ -31,7 +30,6 @@ _RAISED = Row(
 _UNRECORDED = Row(
     "REC-01",
     "info",
-    blocking=False,
     cause="The recording does not hold what the check of <ids> asks, so these rows were not looked at: <error>.",
     fix=(("shell", "vllm-probe doctor --record DIR", "Record the machine with this release.", "writes DIR"),),
 )

@@ -26,18 +26,16 @@ _RUNTIME_INDICES = ("cuda", "hip", "xpu", "npu")
 _UNHANDLED = Row(
     "PLG-09",
     "degrades",
-    blocking=False,
     cause="<label> not detected, falling back to <fallback>: <reason>.",
     fix=(("shell", "vllm-probe adapter list", "See which vendors the installed plug-ins cover.", "none"),),
 )
 _UNUSED = Row(
     "PLG-09",
     "degrades",
-    blocking=False,
     cause="<label> is not used, falling back to <fallback>: <reason>.",
     fix=(("shell", "vllm-probe doctor", "See what is wrong with it and how to fix it.", "none"),),
 )
-_UNKNOWN = Row("PLG-09", "info", blocking=False, cause="The <label> at <address> is no accelerator that is known here.")
+_UNKNOWN = Row("PLG-09", "info", cause="The <label> at <address> is no accelerator that is known here.")
 
 
 def take_inventory(

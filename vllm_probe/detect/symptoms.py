@@ -50,17 +50,18 @@ SYMPTOMS = (
 def explain(host: Host, log: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """`findings` with what `log` adds to their evidence, and the rows that it alone shows.
 
-    A row from a log alone blocks no device: the text may come from another container or another day.
+    A row from a log alone disables no device: the text may come from another container or another day.
     """
     known = list(findings)
     for symptom in SYMPTOMS:
         line = matching_line(log, symptom.pattern)
         found = [index for index, finding in enumerate(known) if line and finding.id in symptom.ids]
         for index in found:
-            severity = "blocks" if known[index].severity == "latent" else known[index].severity
-            known[index] = replace(known[index], evidence=(*known[index].evidence, line or ""), severity=severity)
+            known[index] = replace(known[index], evidence=(*known[index].evidence, line or ""))
+            if known[index].severity == "latent":
+                known[index] = replace(known[index], severity="blocks", blocking=True)
         if line and not found and symptom.alone:
-            known.append(replace(_reported(host, symptom.ids[0], line), blocking=False))
+            known.append(replace(_reported(host, symptom.ids[0], line), disables_device=False))
     return tuple(known)
 
 

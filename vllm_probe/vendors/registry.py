@@ -27,7 +27,7 @@ _LEAVE_OUT: FixText = (
     "devices of <name> are not looked for",
 )
 ROWS = {
-    id_: Row(id_, "degrades", blocking=False, cause=cause, fix=(_LEAVE_OUT,))
+    id_: Row(id_, "degrades", cause=cause, fix=(_LEAVE_OUT,))
     for id_, cause in {
         "PLG-01": "The plug-in <name> of <distribution> <reason>.",
         "PLG-02": "The plug-in <name> of <distribution> cannot be loaded: it <reason>.",

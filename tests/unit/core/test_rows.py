@@ -9,7 +9,6 @@ from vllm_probe.core.rows import FixText, Row, load_rows, matching_line
 _ROW = Row(
     "CPU-04",
     "degrades",
-    blocking=False,
     cause="only <quota> processors may be used",
     fix=(("shell", "export OMP_NUM_THREADS=<threads>", "start <threads> threads", "none"), ("bios", None, "a", "b")),
 )
@@ -21,11 +20,16 @@ def test_a_row_fills_its_markers_and_leaves_out_null_evidence() -> None:
     assert [fix.command for fix in finding.fix] == ["export OMP_NUM_THREADS=3", None]
     assert finding.fix[0].text == "start 3 threads"
     assert finding.evidence == ("cpu.max: 4",)
-    assert (finding.severity, finding.blocking, finding.device) == ("degrades", False, "cpu0")
+    assert (finding.severity, finding.disables_device, finding.device) == ("degrades", False, "cpu0")
 
 
-def test_a_check_may_soften_the_severity_of_a_row() -> None:
-    assert _ROW.finding(None, (), severity="latent").severity == "latent"
+def test_a_check_may_change_the_severity_of_a_row_and_blocking_follows_it() -> None:
+    found = [_ROW.finding(None, (), severity=severity) for severity in ("latent", "blocks", None)]
+    assert [(finding.severity, finding.blocking) for finding in found] == [
+        ("latent", False),
+        ("blocks", True),
+        ("degrades", False),
+    ]
 
 
 def test_the_evidence_of_a_log_is_the_whole_printable_line() -> None:
@@ -46,9 +50,10 @@ def test_evidence_is_always_short_and_printable(before: str, after: str) -> None
 def test_rows_are_loaded_with_the_recipes_that_they_share_after_their_own_fixes(tmp_path: Path) -> None:
     own: FixText = ("shell", "a <x>", "do a", "none")
     shared: FixText = ("docker", None, "do b", "none")
-    row = {"severity": "info", "blocking": False, "cause": "why.", "fix": [own], "recipes": ["r"], "source": "a thread"}
+    row = {"severity": "info", "cause": "why.", "fix": [own], "recipes": ["r"], "source": "a thread"}
+    other = {**row, "fix": [], "disables_device": True}
     path = tmp_path / "rows.json"
-    path.write_text(json.dumps({"recipes": {"r": [shared]}, "rows": {"X-01": row, "X-01/other": {**row, "fix": []}}}))
+    path.write_text(json.dumps({"recipes": {"r": [shared]}, "rows": {"X-01": row, "X-01/other": other}}))
     rows = load_rows(path)
-    assert rows["X-01"] == Row("X-01", "info", blocking=False, cause="why.", fix=(own, shared))
-    assert (rows["X-01/other"].id, len(rows["X-01/other"].fix)) == ("X-01", 1)
+    assert rows["X-01"] == Row("X-01", "info", cause="why.", fix=(own, shared))
+    assert rows["X-01/other"] == Row("X-01", "info", cause="why.", fix=(shared,), disables_device=True)

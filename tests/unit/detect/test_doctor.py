@@ -106,10 +106,10 @@ def test_the_fix_that_can_be_typed_here_comes_first() -> None:
     assert {fix.where for fix in outside.fix} == {"host", "docker", "podman", "kubernetes", "lxc"}
 
 
-def test_a_pasted_log_alone_blocks_no_device_of_this_machine() -> None:
+def test_a_pasted_log_alone_disables_no_device_of_this_machine() -> None:
     diagnosis = _diagnosed(host_of(files=CPUINFO), "x\nUnable to open /dev/kfd read-write: Permission denied\n")
     (finding,) = diagnosis.findings
-    assert (finding.id, finding.severity, finding.blocking, finding.device) == ("CTR-13", "blocks", False, None)
+    assert (finding.id, finding.blocking, finding.disables_device, finding.device) == ("CTR-13", True, False, None)
     assert finding.evidence == ("log: Unable to open /dev/kfd read-write: Permission denied",)
     assert all(device.usable for device in diagnosis.devices)
 
@@ -137,7 +137,7 @@ def test_a_log_turns_what_would_bite_later_into_what_blocks_now() -> None:
         },
     }
     assert [finding.severity for finding in diagnosis_of(quiet).findings] == ["latent"]
-    assert [finding.severity for finding in diagnosis_of(scene).findings] == ["blocks"]
+    assert [(finding.severity, finding.blocking) for finding in diagnosis_of(scene).findings] == [("blocks", True)]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_device_that_only_the_bus_was_asked_about_is_said_not_to_be_checked() 
     assert [device.verdict.code for device in diagnosis.devices] == ["unknown", "usable"]
 
 
-def test_a_blocking_finding_makes_its_device_unusable_and_only_that() -> None:
-    row = Row("X-01", "blocks", blocking=True, cause="It is broken.")
+def test_a_finding_that_disables_a_device_makes_it_unusable_and_only_that() -> None:
+    row = Row("X-01", "blocks", cause="It is broken.", disables_device=True)
     judged = judge(DEVICE, (row.finding("gpu0", ()), row.finding("gpu1", ())))
     assert (judged.usable, judged.verdict) == (
         False,
@@ -179,9 +179,10 @@ def test_a_blocking_finding_makes_its_device_unusable_and_only_that() -> None:
 
 
 def test_a_degrading_finding_limits_a_device_a_latent_one_is_only_noted() -> None:
-    slow = Row("X-00", "degrades", blocking=False, cause="degrades.")
-    later = Row("X-01", "latent", blocking=False, cause="latent.")
-    note = Row("X-02", "info", blocking=False, cause="info.")
+    slow = Row("X-00", "degrades", cause="degrades.")
+    later = Row("X-01", "latent", cause="latent.")
+    note = Row("X-02", "info", cause="info.")
+    stops = Row("X-03", "blocks", cause="blocks.")
     judged = judge(DEVICE, (later.finding("gpu0", ()), slow.finding("gpu0", ())))
     assert (judged.usable, judged.verdict.code, judged.verdict.reason) == (True, "limited", "degrades.")
     assert judged.verdict.findings == ("X-00", "X-01")
@@ -189,3 +190,5 @@ def test_a_degrading_finding_limits_a_device_a_latent_one_is_only_noted() -> Non
         code="usable", reason="fine", findings=("X-01",)
     )
     assert judge(DEVICE, (note.finding("gpu0", ()),)) is DEVICE
+    engine = judge(DEVICE, (stops.finding("gpu0", ()),))
+    assert (engine.usable, engine.verdict.code) == (True, "limited")

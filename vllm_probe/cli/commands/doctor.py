@@ -34,7 +34,7 @@ def doctor(
 ) -> int:
     """Says what is wrong with the accelerators here, why, and how to fix it. Nothing is changed.
 
-    Exits with 1 when a finding blocks a device.
+    Exits with 1 when a finding blocks.
     """
     from vllm_probe import api
 
