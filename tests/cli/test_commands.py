@@ -41,6 +41,8 @@ def test_doctor_explains_a_log(cli: Cli) -> None:
     )
     plain, explained = (cli("doctor", "--json", *more).json()["findings"] for more in ((), ("--log", "log.txt")))
     assert len(explained) > len(plain)
+    Path("log.txt").write_text("my program stopped\n")
+    assert "the log: nothing in it is known here" in cli("doctor", "--log", "log.txt", width=200).out
 
 
 def test_doctor_records_a_machine_that_replays_and_never_overwrites_one(cli: Cli) -> None:

@@ -123,16 +123,16 @@ def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path |
     from vllm_probe.host.fingerprint import make_stamp
 
     host = host or open_host()
-    text = "\n".join([*_transcripts(host), log or ""])
+    transcripts = _transcripts(host)
     if record is None:
-        return diagnose(host, discover(host), make_stamp(host), text)
+        return diagnose(host, discover(host), make_stamp(host), log, transcripts)
     from vllm_probe.host.record import RecordingHost, write_recording
     from vllm_probe.models.resolve import cache_folder
 
     if (record / "scene.json").exists():
         raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")
     recorder = RecordingHost(host)
-    found = diagnose(recorder, discover(recorder), make_stamp(recorder), text)
+    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log, transcripts)
     inventory(recorder)
     cache_folder(recorder)
     write_recording(recorder, record)

@@ -1,6 +1,6 @@
 """Runs every check, each apart from the others, and judges the devices by what they found."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from errno import EACCES, EPERM
 
@@ -35,12 +35,14 @@ _UNRECORDED = Row(
 )
 
 
-def diagnose(host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str | None = None) -> Diagnosis:
+def diagnose(
+    host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str | None = None, transcripts: Sequence[str] = ()
+) -> Diagnosis:
     """What is wrong with `host`, and the exact commands that fix it; nothing is changed.
 
-    `log` is error text to explain: what a user pasted, and on a recording the transcripts of its commands.
+    `log` is error text that a user wants explained; `transcripts` are those of a recording's commands.
     """
-    text = log or ""
+    text = "\n".join([*transcripts, log or ""])
     probed = manager.probe_devices()
     found = [
         finding for check in (*manager.checks(), *CHECKS) for finding in _findings_of(check, host, probed.devices, text)
@@ -71,7 +73,7 @@ def diagnose(host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str 
             for device in judged
         ),
         findings=findings,
-        not_checked=tuple(_not_checked(host, judged)),
+        not_checked=(*_unexplained(log, findings), *_not_checked(host, judged)),
     )
 
 
@@ -90,6 +92,17 @@ def _findings_of(check: Check, host: Host, devices: tuple[Device, ...], log: str
 
 def _nearest_first(finding: Finding, here: str) -> Finding:
     return replace(finding, fix=tuple(sorted(finding.fix, key=lambda fix: fix.where not in {here, "shell"})))
+
+
+def _unexplained(log: str | None, findings: Iterable[Finding]) -> Iterator[str]:
+    if log is None:
+        return
+    printable = "".join(filter(str.isprintable, log))
+    quoted = (fact.removeprefix("log: ") for each in findings for fact in each.evidence if fact.startswith("log: "))
+    if not printable.strip():
+        yield "the log: it is empty"
+    elif not any(line in printable for line in quoted):
+        yield "the log: nothing in it is known here, so what it reports is not explained"
 
 
 def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def manager_of(host: ReplayHost) -> PortableDeviceManager:
 
 def diagnosis_of(scene: dict[str, Any]) -> Diagnosis:
     host = ReplayHost(codec.from_json(Scene, scene))
-    return diagnose(host, manager_of(host), STAMP, "\n".join(host.transcripts()))
+    return diagnose(host, manager_of(host), STAMP, transcripts=host.transcripts())
 
 
 def inventory_of(scene: dict[str, Any]) -> Inventory:

@@ -62,13 +62,13 @@ def test_the_document_is_valid(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTS)
 def test_what_the_doctor_records_is_all_that_it_asks(name: str) -> None:
     host = ReplayHost(codec.from_json(Scene, HOSTS[name]))
-    log = "\n".join(host.transcripts())
+    transcripts = host.transcripts()
     recorder = RecordingHost(host)
-    first = diagnose(recorder, PortableDeviceManager(recorder, (PLUGIN,)), STAMP, log)
+    first = diagnose(recorder, PortableDeviceManager(recorder, (PLUGIN,)), STAMP, None, transcripts)
     recorded = recorder.scene()
     assert recorded.complete
     again = ReplayHost(recorded)
-    second = diagnose(again, manager_of(again), STAMP, log)
+    second = diagnose(again, manager_of(again), STAMP, None, transcripts)
     assert [finding.id for finding in second.findings] == [finding.id for finding in first.findings]
     assert second.devices == first.devices
 
@@ -119,6 +119,24 @@ def test_a_pasted_log_alone_disables_no_device_of_this_machine() -> None:
 )
 def test_a_hostile_log_is_read_in_linear_time(text: str) -> None:
     assert _diagnosed(host_of(files=CPUINFO), text * 100_000).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [("", "the log: it is empty"), (" \n", "the log: it is empty"), ("Segmentation fault", "the log: n")],
+)
+def test_a_log_that_explains_nothing_is_said_beside_what_the_machine_shows(log: str, said: str) -> None:
+    scene = HOSTS["ctr-02-snap-docker"]
+    host = ReplayHost(codec.from_json(Scene, scene))
+    diagnosis = diagnose(host, manager_of(host), STAMP, log, host.transcripts())
+    assert diagnosis.not_checked[0].startswith(said)
+    assert diagnosis.findings == diagnosis_of(scene).findings
+    assert not any("the log" in line for line in diagnosis_of(scene).not_checked)
+
+
+def test_a_log_that_is_explained_is_not_among_what_was_not_checked() -> None:
+    log = "x\n\x1b[31mUnable to open /dev/kfd read-write: Permission denied\n"
+    assert _diagnosed(host_of(files=CPUINFO), log).not_checked == ()
 
 
 def test_a_log_adds_its_line_to_the_row_that_a_check_found() -> None:

@@ -23,7 +23,7 @@ def render(found: Diagnosis) -> Group:
 
 def _summary(found: Diagnosis) -> Text:
     if not found.findings:
-        return Text("nothing wrong was found", style="green")
+        return Text("nothing wrong was found on this machine", style="green")
     counts: Counter[str] = Counter(finding.severity for finding in found.findings)
     shown = (
         (f"{counts[severity]} {severity}", style) for severity, style in SEVERITY_STYLES.items() if counts[severity]
