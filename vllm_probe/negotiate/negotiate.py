@@ -9,6 +9,7 @@ from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import JsonValue
+from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.decide import Record
 from vllm_probe.negotiate.predict import predict
@@ -58,12 +59,20 @@ def _name(request: Request, capability: Capability) -> str:
 
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
-    found += selection.chosen.candidate.doubts
+    doubt = case.rates.doubts(_compared(selection))
+    found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
     if case.spec.weight_bytes is None and case.spec.num_parameters is None:
         found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
     if case.engine["cpu_non_torch_gib"] and case.device_type == "cpu":
         found.append(f"memory of the engine's processes: {case.engine['cpu_non_torch_gib']['source']}")
     return tuple(dict.fromkeys(found))
+
+
+def _compared(selection: Selection) -> tuple[str, ...]:
+    """Capability words whose rates decided: of the chosen formats, and of those that were measured against them."""
+    chosen = selection.chosen.candidate
+    others = (WORDS[str(rejection.value)] for rejection in selection.dtypes)
+    return tuple(dict.fromkeys([chosen.compute, WORDS[chosen.dtype], *others]))
 
 
 def _explained(config: RuntimeConfig) -> RuntimeConfig:

@@ -1,6 +1,6 @@
 """What a descriptor says about speed, how it knows, and what of it cannot be believed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +8,8 @@ from vllm_probe.core.capability import Capability, ComputeUnit
 from vllm_probe.negotiate.laws import Row
 
 _SLACK = 10
+_DOUBTFUL = ("noisy", "throttled", "suspect")
+_LARGE_SPREAD_PCT = 10
 _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -50,10 +52,18 @@ class Rates:
         return scale * _interpolate(curve, rows)
 
     def curve(self, word: str) -> tuple[tuple[int, float], ...]:
-        """Pairs of rows and GFLOP/s, ascending; empty where none was measured."""
+        """Pairs of rows and GFLOP/s, ascending; empty where none was measured.
+
+        A doubtful point whose rounds differ by more than 10 %, or by an unknown share, counts at most as much as the
+        better of its neighbours, so that no such point alone makes a peak.
+        """
         unit, only = self._unit(word), self.capability.weight_only.get(word)
         points = unit.curve if unit else tuple((p[0], p[2]) for p in only.curve) if only else ()
-        return tuple(sorted(point for point in points if point[1] > 0))
+        known = sorted((*point, self._wavers(word, index)) for index, point in enumerate(points) if point[1] > 0)
+        rates = [rate for _, rate, _ in known]
+        beside = [max([*rates[max(0, at - 1) : at], *rates[at + 1 : at + 2]], default=0.0) for at in range(len(known))]
+        capped = zip(known, beside, strict=True)
+        return tuple((rows, min(rate, near) if wavers and near else rate) for (rows, rate, wavers), near in capped)
 
     @property
     def bandwidth(self) -> float | None:
@@ -79,11 +89,40 @@ class Rates:
             low, high = self.device["plausible"].get(word, (None, None))
             note = notes.get(pointer)
             if note and note.status == "suspect":
-                found.append(f"{pointer}: suspect: {note.reason or 'marked by bench'}")
+                found.append(f"{pointer}: suspect: {note.reason or 'marked by bench'}; run `vllm-probe bench` again")
             is_measured = note is not None and note.source == "measured"
             if value and low and not is_measured and not low / _SLACK <= value <= high * _SLACK:
                 found.append(f"{pointer} {value:g}: suspect: unit? such devices have {_figure(low)} to {_figure(high)}")
         return tuple(found)
+
+    def doubts(self, words: Iterable[str]) -> str | None:
+        """Which of the values behind the choice among `words` were measured on a busy device, and what to do."""
+        notes, found = self.capability.measurements, []
+        for word in words:
+            pointers = [f"/compute_units/{word}/{key}" for key in ("sustained_gflops", "throughput_gflops")]
+            marks = {notes[pointer].status for pointer in pointers if pointer in notes} & {"noisy", "throttled"}
+            found += [f"the {word} rate ({', '.join(sorted(marks))})"] if marks else []
+            rows: dict[str, list[int]] = {}
+            for index, point in enumerate(unit.curve if (unit := self._unit(word)) else ()):
+                note = notes.get(f"/compute_units/{word}/curve/{index}")
+                if note and note.status in _DOUBTFUL:
+                    rows.setdefault(note.status, []).append(point[0])
+            found += [f"{word} at {', '.join(map(str, at))} rows ({status})" for status, at in sorted(rows.items())]
+        bandwidth = notes.get("/memory/bandwidth_gb_s")
+        if bandwidth and bandwidth.status in ("noisy", "throttled"):
+            found.append(f"memory bandwidth ({bandwidth.status})")
+        if not found:
+            return None
+        return (
+            f"measured on a busy device: {'; '.join(found)}; run `vllm-probe bench` while it is idle, negotiate again"
+        )
+
+    def _wavers(self, word: str, index: int) -> bool:
+        """Whether a point of the curve is doubtful and its spread large or unknown."""
+        note = self.capability.measurements.get(f"/compute_units/{word}/curve/{index}")
+        if note is None or note.status not in _DOUBTFUL:
+            return False
+        return note.spread_pct is None or note.spread_pct > _LARGE_SPREAD_PCT
 
     def _unit(self, word: str) -> ComputeUnit | None:
         """Where the rate of a format stands.

@@ -173,6 +173,14 @@ def test_what_the_model_cannot_take_is_invalid_and_says_why_first() -> None:
     assert config(EMBEDDING, ASCEND, engine="vllm", input_len=40000).budget.verdict == "invalid"
 
 
+def test_a_rate_measured_on_a_busy_device_is_a_warning() -> None:
+    pointer = "/compute_units/fp32/throughput_gflops"
+    notes = {pointer: {"source": "measured", "status": "throttled"}}
+    (warning,) = (each for each in config(MINILM, descriptor(CPU, measurements=notes)).warnings if "busy" in each)
+    assert "the fp32 rate (throttled)" in warning
+    assert not any("busy" in each for each in config(MINILM, CPU).warnings)
+
+
 def test_two_ranks_are_connected_by_the_devices_library() -> None:
     found = config(QWEN3_8B, H100, engine="vllm", pins={"tensor_parallel_size": 2})
     assert (found.tensor_parallel_size, found.collective_backend) == (2, "nccl")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.negotiate.cases import ARC, ASCEND, CPU, RTX, descriptor
-from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.core.capability import Capability, Measurement, Status
 from vllm_probe.negotiate.laws import device_row
 from vllm_probe.negotiate.rates import Rate, Rates, slower
 
@@ -54,11 +54,50 @@ def test_a_bandwidth_in_the_wrong_unit_is_suspect_and_a_measured_one_is_believed
     assert rates(replace(wrong, measurements={"/memory/bandwidth_gb_s": note})).suspects() == ()
 
 
+def measured(status: Status, spread_pct: float | None = None) -> Measurement:
+    return Measurement(source="measured", status=status, spread_pct=spread_pct)
+
+
+@pytest.mark.parametrize(
+    ("note", "rates_"),
+    [
+        (measured("noisy", 30), (600, 700, 700, 680)),
+        (measured("throttled"), (600, 700, 700, 680)),
+        (measured("noisy", 8), (600, 700, 990, 680)),
+        (measured("measured", 2), (600, 700, 990, 680)),
+    ],
+)
+def test_a_doubtful_point_of_a_curve_makes_no_peak_alone(note: Measurement, rates_: tuple[float, ...]) -> None:
+    unit = {"bf16": {"throughput_gflops": 990, "curve": [[64, 600], [128, 700], [256, 990], [512, 680]]}}
+    known = replace(descriptor(CPU, compute_units=unit), measurements={"/compute_units/bf16/curve/2": note})
+    assert tuple(rate for _, rate in rates(known).curve("bf16")) == rates_
+    lonely = {"bf16": {"throughput_gflops": 990, "curve": [[256, 990]]}}
+    first = {"/compute_units/bf16/curve/0": note}
+    assert rates(replace(descriptor(CPU, compute_units=lonely), measurements=first)).curve("bf16") == ((256, 990),)
+
+
+def test_what_was_measured_on_a_busy_device_is_named_with_what_to_do() -> None:
+    notes = {
+        "/compute_units/bf16/throughput_gflops": measured("throttled", 3),
+        "/compute_units/bf16/curve/0": measured("noisy", 30),
+        "/compute_units/bf16/curve/2": measured("noisy", 7),
+        "/compute_units/fp32/throughput_gflops": measured("measured", 1),
+        "/memory/bandwidth_gb_s": measured("noisy", 9),
+    }
+    known = rates(replace(descriptor(CPU), measurements=notes))
+    assert known.doubts(["bf16", "fp32"]) == (
+        "measured on a busy device: the bf16 rate (throttled); bf16 at 32, 128 rows (noisy); memory bandwidth (noisy);"
+        " run `vllm-probe bench` while it is idle, negotiate again"
+    )
+    assert "bf16" not in (known.doubts(["fp32"]) or "")
+    assert rates(descriptor(CPU)).doubts(["bf16", "fp32"]) is None
+
+
 def test_what_bench_marked_suspect_stays_suspect_and_what_it_could_not_measure_says_why() -> None:
     pointer = "/compute_units/bf16/throughput_gflops"
     marked = Measurement(source="measured", status="suspect", reason="over the peak")
     assert rates(replace(descriptor(CPU), measurements={pointer: marked})).suspects() == (
-        f"{pointer}: suspect: over the peak",
+        f"{pointer}: suspect: over the peak; run `vllm-probe bench` again",
     )
     gone = Measurement(source="queried", status="skipped", reason="not run yet")
     capability = replace(descriptor(CPU), measurements={"/compute_units/int4/throughput_gflops": gone})

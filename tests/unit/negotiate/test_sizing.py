@@ -63,6 +63,14 @@ def test_a_measured_chunk_is_the_first_row_count_on_the_plateau_of_its_format() 
     assert chunk(MINILM, early).rows == 64
 
 
+def test_a_doubtful_spike_does_not_move_the_chunk() -> None:
+    unit = {"throughput_gflops": 974, "curve": [[64, 800], [128, 840], [256, 830], [512, 835], [4096, 974]]}
+    spiked = CPU | {"compute_units": {"bf16": unit}}
+    assert chunk(MINILM, spiked).rows == 4096
+    notes = {"/compute_units/bf16/curve/4": {"source": "measured", "status": "noisy", "spread_pct": 40}}
+    assert chunk(MINILM, spiked | {"measurements": notes}).rows == 64
+
+
 def test_it_is_at_least_twice_the_ridge_point() -> None:
     early = CPU | {"compute_units": {"bf16": {"throughput_gflops": 974, "curve": [[1, 970], [128, 974]]}}}
     assert chunk(MINILM, early).rows == 64
