@@ -167,6 +167,19 @@ def test_bench_writes_keeps_and_finds_its_result(cli: Cli, tmp_path: Path) -> No
     assert inventory["devices"][0]["descriptor"] == str(kept)
 
 
+def test_a_bench_of_one_group_is_said_not_to_be_kept(
+    cli: Cli, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cli("bench", "--device", "null", plugins="null").code == 0
+    (kept,) = (tmp_path / "home/.local/state/vllm-probe").glob("*/null0.capability.json")
+    before = kept.read_text()
+    assert cli("bench", "--device", "null", "--only", "memory", plugins="null").code == 0
+    assert kept.read_text() == before
+    assert caplog.messages == ["only memory is measured: the result is not kept for this machine"]
+    assert cli("bench", "--device", "null", "--only", "gemm,memory", plugins="null").code == 0
+    assert len(caplog.messages) == 1
+
+
 def test_bench_of_all_devices_fills_a_folder_and_prints_an_array(cli: Cli) -> None:
     ended = cli("bench", "--device", "all", "--only", "memory", "--emit", "folder", "--json", plugins="null")
     assert [document["device"]["id"] for document in ended.json()] == ["null0"]

@@ -26,8 +26,8 @@ def bench(
 ) -> "tuple[Capability, ...]":
     """Measures the picked device, the one that `device` names, or `all` usable ones.
 
-    Each document is kept for this machine, and written to `output`: a file, or for `all` a folder. After every test
-    the document so far stands in `<file>.partial`, from which the next run goes on.
+    Each document is written to `output`: a file, or for `all` a folder. One that measured everything is also kept for
+    this machine. After every test the document so far stands in `<file>.partial`, from which the next run goes on.
 
     Raises:
         UnwritableOutput: before anything is measured.
@@ -35,7 +35,7 @@ def bench(
         UnknownName: `only` names no measurement.
         Interrupted: on Ctrl-C, with the place of the partial document.
     """
-    from vllm_probe.bench.plan import make_plan
+    from vllm_probe.bench.plan import GROUPS, make_plan
     from vllm_probe.bench.store import measure
     from vllm_probe.core.codec import dumps
     from vllm_probe.core.files import make_folder, require_writable, write_private
@@ -49,6 +49,9 @@ def bench(
     every = device == "all"
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)
+    if only and only < set(GROUPS):
+        _log.warning("only %s is measured: the result is not kept for this machine", ", ".join(sorted(only)))
+        state = None
     try:
         if state:
             make_folder(state)
