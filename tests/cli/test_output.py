@@ -75,6 +75,15 @@ def test_colour_is_for_those_who_want_it(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert "\x1b[3" not in cli("--no-color", "--help").out
 
 
+def test_a_pipe_gets_one_line_for_each_test_of_bench_that_is_over(cli: Cli) -> None:
+    lines = [line for line in cli("bench", "--device", "null", plugins="null").err.splitlines() if ": " in line]
+    steps = [line.removeprefix("bench ").split(": ", 1) for line in lines if line.startswith("bench ")]
+    assert [number.partition("/")[0] for number, _ in steps] == [str(n) for n in range(1, len(steps) + 1)]
+    assert len({title for _, title in steps}) == len(steps)
+    assert {"memory read", "memory copy", "memory triad", "fp32 512 rows"} <= {title for _, title in steps}
+    assert steps[-1][0] == f"{len(steps)}/{len(steps)}"
+
+
 def test_no_table_is_wider_than_the_terminal(cli: Cli) -> None:
     lines = cli(*COMMANDS["negotiate"], width=80).out.splitlines()
     assert max(map(len, lines)) <= 80

@@ -33,13 +33,13 @@ def bar(title: str) -> Iterator[Progress]:
 
 @contextmanager
 def lines(title: str) -> Iterator[Progress]:
-    """One line whenever a step is over."""
-    last = -1
+    """One line whenever a step is over, with its name and how many are."""
+    running, last = "", 0
 
     def advance(step: str, done: int, total: int) -> None:
-        nonlocal last
-        if last < done < total:
-            sys.stderr.write(f"{title} {done + 1}/{total}: {step}\n")
-        last = done
+        nonlocal running, last
+        if running and last < done:
+            sys.stderr.write(f"{title} {done}/{total}: {running}\n")
+        running, last = step, done
 
     yield advance
