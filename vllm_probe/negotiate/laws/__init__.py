@@ -39,10 +39,10 @@ def band(engine: str, version: str | None) -> tuple[str, Row, str | None]:
     """
     law = table(engine)
     wanted = version or law["newest"] or "0"
-    number = _number(wanted)
+    number = version_number(wanted)
     bands = law["bands"]
-    chosen = next((row for row in bands if number <= _number(row["to"])), bands[-1])
-    first, last = _number(bands[0]["from"]), _number(bands[-1]["to"])
+    chosen = next((row for row in bands if number <= version_number(row["to"])), bands[-1])
+    first, last = version_number(bands[0]["from"]), version_number(bands[-1]["to"])
     warning = None
     if not first <= number <= last:
         warning = (
@@ -51,7 +51,12 @@ def band(engine: str, version: str | None) -> tuple[str, Row, str | None]:
     return wanted, chosen, warning
 
 
-def _number(version: str) -> tuple[int, int]:
+def version_number(version: str) -> tuple[int, int]:
+    """Major and minor number of an engine version.
+
+    Raises:
+        BadUsage: it is no version number.
+    """
     parts = version.removeprefix("v").split(".")
     if not all(part.isdigit() for part in parts[:2]):
         raise BadUsage(f"not an engine version: {version!r}", hint="give a release such as --engine-version 0.33.0")

@@ -1,0 +1,65 @@
+"""The command line for vLLM."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.unit.negotiate.cases import CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.negotiate.command import vllm_command
+
+KNOWN = {
+    "--runner", "--dtype", "--quantization", "--kv-cache-dtype", "--max-model-len", "--block-size",
+    "--kv-cache-memory-bytes", "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization",
+    "--tensor-parallel-size", "--pipeline-parallel-size", "--enforce-eager", "--pooler-config",
+}  # fmt: skip
+"""Options of `vllm serve`: https://docs.vllm.ai/en/stable/cli/serve"""
+
+
+def options(line: str) -> dict[str, str]:
+    words = shlex.split(line)
+    words = words[words.index("serve") + 2 :]
+    return {
+        word: "" if following.startswith("--") else following
+        for word, following in zip(words, [*words[1:], "--"], strict=True)
+        if word.startswith("--")
+    }
+
+
+@pytest.mark.parametrize("document", [CPU, RTX | {"memory": {"total_bytes": 24 * GIB}}, H100])
+@pytest.mark.parametrize("spec", [MINILM, EMBEDDING, QWEN3_8B], ids=lambda spec: spec.name)
+def test_it_has_vllms_options_alone_and_the_values_of_the_config(spec: ModelSpec, document: dict[str, Any]) -> None:
+    found = config(spec, document, engine="vllm")
+    line = vllm_command(found)
+    given = options(line)
+    assert set(given) <= KNOWN
+    assert f"vllm serve {found.model} " in line
+    assert given["--max-model-len"] == str(found.max_model_len)
+    assert given["--max-num-batched-tokens"] == str(found.max_num_batched_tokens)
+    assert given["--dtype"] == found.dtype
+    assert given.get("--runner") == ("pooling" if found.task == "embed" else None)
+    assert "None" not in line
+
+
+def test_an_encoder_is_pooled_as_its_checkpoint_says_in_the_words_of_the_version() -> None:
+    new, old = (vllm_command(config(MINILM, H100, engine="vllm", engine_version=each)) for each in ("0.33", "0.12"))
+    assert options(new)["--pooler-config"] == '{"pooling_type": "MEAN", "use_activation": true}'
+    assert options(old)["--pooler-config"] == '{"pooling_type": "MEAN", "normalize": true}'
+
+
+def test_flags_stand_alone_and_methods_have_the_engines_word() -> None:
+    pins = {"enforce_eager": True, "quantization": "w8a8", "kv_cache_dtype": "fp8"}
+    document = H100 | {"compute_units": H100["compute_units"] | {"int8": {"throughput_gflops": 1500000}}}
+    given = options(vllm_command(config(QWEN3_8B, document, engine="vllm", pins=pins), "org/my model"))
+    assert given["--enforce-eager"] == ""
+    assert given["--quantization"] == "compressed-tensors"
+    assert given["--kv-cache-dtype"] == "fp8"
+    assert "--enforce-eager" not in vllm_command(config(QWEN3_8B, H100, engine="vllm"))
+    assert options(vllm_command(config(QWEN3_8B, H100, engine="vllm")))["--kv-cache-dtype"] == "auto"
+
+
+def test_threads_of_a_cpu_stand_before_the_command() -> None:
+    line = vllm_command(config(QWEN3_8B, CPU, engine="vllm", threads=2))
+    assert line.startswith("VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 vllm serve ")
+    assert vllm_command(config(QWEN3_8B, H100, engine="vllm")).startswith("vllm serve ")
