@@ -1,17 +1,22 @@
 """What the commands do to files, and to each other."""
 
 import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import HOSTS, Cli
+from tests.cli.conftest import DOCUMENTS, HOSTS, Cli
 from vllm_probe import api
+from vllm_probe.cli.commands.bench import disturbance
+from vllm_probe.core.capability import Measurement
 from vllm_probe.core.errors import Interrupted
 from vllm_probe.core.files import read_json
 from vllm_probe.core.schema import schema_text, violations
+from vllm_probe.vendors.descriptors import load_capability
 
 ON_ASCEND = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")
 TOO_LARGE = ("negotiate", "--model", "GLM-5.3", "--capability", "ascend.json", "--device-memory", "24GiB")
@@ -165,6 +170,35 @@ def test_bench_writes_keeps_and_finds_its_result(cli: Cli, tmp_path: Path) -> No
     assert "used: describes the device" in cli("capability", "path", "--device", "null", width=200, plugins="null").out
     inventory = cli("detect", "--json", plugins="null").json()
     assert inventory["devices"][0]["descriptor"] == str(kept)
+
+
+def test_bench_says_when_repetitions_differed_and_how_to_name_the_document(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = cli("bench", "--device", "null", "--emit", "capability.json", plugins="null").err.splitlines()
+    assert quiet[-1] == "saved capability.json; next: vllm-probe negotiate --model MODEL"
+    assert not any("busy" in line for line in quiet)
+    Path("script.json").write_text('{"noise_pct": 60}')
+    monkeypatch.setenv("VLLM_PROBE_NULL_SCRIPT", "script.json")
+    doubts, saved = cli("bench", "--device", "null", "--emit", "noisy.json", plugins="null").err.splitlines()[-2:]
+    assert saved.endswith("negotiate --model MODEL --capability noisy.json")
+    assert re.fullmatch(
+        r"null0: the machine was busy: in \d+ of 27 tests repetitions differed, so these values are uncertain; "
+        "repeat when idle",
+        doubts,
+    )
+    ended = cli("bench", "--device", "all", "--only", "memory", "--emit", "folder", plugins="null")
+    assert ended.err.endswith("--capability folder/null0.capability.json\n")
+
+
+def test_tests_that_others_took_the_processor_from_are_said_to_be_too_low() -> None:
+    about = Measurement(source="measured", status="throttled", samples=3)
+    measurements = {"/memory/read_gb_s": about, "/memory/copy_gb_s": replace(about, status="measured")}
+    document = replace(load_capability(DOCUMENTS / "null.json"), measurements=measurements)
+    assert disturbance(document) == (
+        "null0: the machine was busy: in 1 of 2 tests others had the processor, so these values are too low; "
+        "repeat when idle"
+    )
 
 
 def test_a_bench_of_one_group_is_said_not_to_be_kept(

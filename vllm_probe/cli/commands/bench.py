@@ -1,11 +1,17 @@
 """`vllm-probe bench`: what a device can really do."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vllm_probe.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from vllm_probe.core.capability import Capability
+
+_ACCESSES = ("/memory/read_gb_s", "/memory/copy_gb_s", "/memory/triad_gb_s")
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -45,5 +51,33 @@ def bench(
         made = api.bench(ctx.obj.host, device=device, quick=quick, only=chosen, output=emit, progress=progress)
     for document in [made] if as_json and device == "all" else made:
         ctx.obj.emit(document, as_json=as_json, renderer="capability")
+    for document in made:
+        if disturbed := disturbance(document):
+            ctx.obj.say(disturbed)
     if emit:
-        ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL")
+        ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL{_naming(made, emit, device)}")
+
+
+def disturbance(document: "Capability") -> str | None:
+    """What is to be said of values that other work on the machine made doubtful, null when there are none."""
+    tests = [
+        about
+        for pointer, about in document.measurements.items()
+        if about.samples and (pointer.startswith(_ACCESSES) or re.search(r"/curve/\d+$", pointer))
+    ]
+    robbed, varied = (sum(about.status == status for about in tests) for status in ("throttled", "noisy"))
+    reasons = (
+        (robbed, f"in {robbed} of {len(tests)} tests others had the processor, so these values are too low"),
+        (varied, f"in {varied} of {len(tests)} tests repetitions differed, so these values are uncertain"),
+    )
+    said = "; ".join(text for count, text in reasons if count)
+    return f"{document.device.id}: the machine was busy: {said}; repeat when idle" if said else None
+
+
+def _naming(made: "tuple[Capability, ...]", emit: Path, device: str | None) -> str:
+    """The option that names the document, where negotiate in this folder does not find it by itself."""
+    from vllm_probe.vendors.descriptors import Place, descriptor_files, file_name
+
+    file = emit / file_name(made[0].device.id or "") if device == "all" and made else emit
+    found = descriptor_files(Place(name="current folder", path=Path()))
+    return "" if file in found else f" --capability {file}"
