@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
     from vllm_probe.core.system import Host
     from vllm_probe.runtime.engine import Engine
+    from vllm_probe.runtime.executor.embedder import LoadFormat
     from vllm_probe.runtime.server.app import ServerOptions
 
 OnBusy: TypeAlias = Literal["wait", "fallback", "fail"]
@@ -21,11 +22,13 @@ OnBusy: TypeAlias = Literal["wait", "fallback", "fail"]
 _log = logging.getLogger(__name__)
 
 
-def serving_config(source: str | None, host: "Host", **wanted: Any) -> "RuntimeConfig":
+def serving_config(
+    source: str | None, host: "Host", *, load_format: "LoadFormat" = "auto", **wanted: Any
+) -> "RuntimeConfig":
     """The config to serve: read from `source` or `./runtime.json`, or negotiated where `source` names a model.
 
-    A config that was made on another machine, or for another device or engine than `wanted`, is negotiated again
-    with its pins, and that is said.
+    Dummy weights need only the shape of the model. A config that was made on another machine, or for another device
+    or engine than `wanted`, is negotiated again with its pins, and that is said.
 
     Raises:
         UnreadableFile, InvalidJson, SchemaViolation: there is no config, or it cannot be used.
@@ -41,12 +44,12 @@ def serving_config(source: str | None, host: "Host", **wanted: Any) -> "RuntimeC
         wanted["device"] = select_device(judged_devices(manager), wanted["device"], manager).id
     path = Path(source or "runtime.json")
     if source and not (path.suffix == ".json" and path.is_file()):
-        resolve_model(source, host, for_serving=True)
+        resolve_model(source, host, for_serving=load_format != "dummy")
         config = negotiate(source, host, **wanted)
     elif path.is_file():
         config = _read_config(path, host, wanted)
         require_bundled(config)
-        resolve_model(config.model, host, for_serving=True)
+        resolve_model(config.model, host, for_serving=load_format != "dummy")
     else:
         hint = "run `vllm-probe negotiate --model MODEL` first, or `vllm-probe serve MODEL`"
         raise UnreadableFile(f"there is no {path} here", hint=hint)
@@ -56,9 +59,15 @@ def serving_config(source: str | None, host: "Host", **wanted: Any) -> "RuntimeC
 
 
 def load_runtime(
-    config: "RuntimeConfig | Path | str", host: "Host | None" = None, progress: Progress = silent
+    config: "RuntimeConfig | Path | str",
+    host: "Host | None" = None,
+    progress: Progress = silent,
+    *,
+    load_format: "LoadFormat" = "auto",
 ) -> "Engine":
     """The engine that serves `config` (a document, its file, or the name of a model), loaded; close it when done.
+
+    With `load_format="dummy"` its weights are random.
 
     Raises:
         UnsupportedModel: the config is for another engine, or the bundled one cannot run the model.
@@ -71,16 +80,16 @@ def load_runtime(
 
     host = host or open_host()
     if isinstance(config, str | Path):
-        config = serving_config(str(config), host)
+        config = serving_config(str(config), host, load_format=load_format)
     require_bundled(config)
-    spec = resolve_model(config.model, host, for_serving=True)
+    spec = resolve_model(config.model, host, for_serving=load_format != "dummy")
     manager = discover(host)
     adapter = manager.adapter_for(select_device(judged_devices(manager), config.device, manager))
     if not isinstance(adapter, TorchAdapter):
         raise DeviceUnavailable(
             f"{config.device} has no torch adapter, so it cannot serve", hint="take another --device"
         )
-    return Engine.load(config, spec, adapter, progress)
+    return Engine.load(config, spec, adapter, progress, load_format=load_format)
 
 
 def require_bundled(config: "RuntimeConfig") -> None:
@@ -98,6 +107,7 @@ def serve(  # noqa: PLR0913 - what a server needs
     options: "ServerOptions",
     host: "Host",
     *,
+    load_format: "LoadFormat",
     on_busy: OnBusy,
     busy_timeout_s: float,
     progress: Progress,
@@ -115,7 +125,8 @@ def serve(  # noqa: PLR0913 - what a server needs
     from vllm_probe.runtime.server.lifecycle import bind
 
     with bind(options.host, options.port) as listener:
-        engine = load_runtime(_admitted(config, host, on_busy, busy_timeout_s), host, progress)
+        admitted = _admitted(config, host, on_busy, busy_timeout_s)
+        engine = load_runtime(admitted, host, progress, load_format=load_format)
         try:
             return run(engine, options, listener, on_ready)
         finally:

@@ -54,7 +54,8 @@ def account(case: Case, candidate: Candidate, shape: Shape) -> MemoryBudget:
     if limit is None:
         return MemoryBudget(**fixed, verdict="invalid" if invalid else "unknown")
     layers = -(-case.spec.num_layers // case.stages) / case.spec.num_layers
-    block = case.need.kv_bytes_per_token(WIDTHS[shape.kv_dtype], case.ranks) * shape.block_size * layers
+    per_token = case.need.kv_bytes_per_token(WIDTHS[shape.kv_dtype], case.ranks) if case.keeps_kv else 0
+    block = per_token * shape.block_size * layers
     state = math.ceil(case.need.state_bytes(WIDTHS[candidate.dtype], case.ranks) * layers)
     kv_bytes, verdict = _kv_cache(case, shape, math.ceil(block), state, limit - sum(fixed.values()))
     beside = max(kv_bytes - shape.seqs * state, min(kv_bytes - state, _longest(shape) * math.ceil(block)))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.values import Engine
 from vllm_probe.negotiate.laws import Row, band, device_row, table
 from vllm_probe.negotiate.rates import Rates
 from vllm_probe.negotiate.request import Request, Workload, check_pins, workload_of
@@ -51,8 +52,13 @@ class Case:
 
     @property
     def computes_whole_prompts(self) -> bool:
-        """Whether a step must hold the longest prompt: attention or pooling that looks at all of it."""
-        return self.spec.is_encoder or self.spec.pooling not in (None, "last")
+        """Whether a step must hold the longest prompt: attention, pooling or an engine that takes all of it."""
+        return self.spec.is_encoder or self.spec.pooling not in (None, "last") or not self.keeps_kv
+
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether there is a KV cache: not for an encoder, nor where an engine embeds each prompt in one step."""
+        return not self.spec.is_encoder and (self.spec.task == "generate" or self.engine["chunks_prompts"])
 
     @property
     def ranks(self) -> int:
@@ -80,10 +86,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     name, device = device_row(capability.device_type)
     rates = Rates(capability, device)
     request = check_pins(request, spec, engine["max_ranks"])
-    warnings = [outside, *rates.suspects()]
-    if engine["architectures"] and spec.architecture not in engine["architectures"]:
-        shown = ", ".join(engine["architectures"])
-        warnings.append(f"the bundled runtime of this release runs {shown}; {spec.architecture} needs --engine vllm")
+    warnings = [outside, *rates.suspects(), refusal_of(request.engine, spec)]
     total = request.device_memory_bytes or memory.total_bytes or memory.usable_bytes
     usable = request.device_memory_bytes or memory.usable_bytes or total
     return Case(
@@ -101,3 +104,12 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
         usable_bytes=min(usable, total) if usable and total else None,
         warnings=tuple(warning for warning in warnings if warning),
     )
+
+
+def refusal_of(engine: Engine, spec: ModelSpec) -> str | None:
+    """Why `engine` cannot run the architecture of `spec`, and what can; null when it can."""
+    known = table(engine)["architectures"]
+    if known is None or spec.architecture in known[spec.task]:
+        return None
+    shown = f"embeds with {', '.join(known[spec.task])}" if known[spec.task] else "does not generate"
+    return f"the bundled runtime of this release {shown}: {spec.architecture} needs --engine vllm"

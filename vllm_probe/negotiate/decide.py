@@ -12,7 +12,7 @@ from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
 
 _NO_CAPACITY = "the capacity is unknown: give --device-memory"
-_NO_KV = "an encoder keeps no KV cache"
+_NO_KV = "a prompt is computed in one step: there is no KV cache"
 
 
 class Record:
@@ -77,7 +77,7 @@ def _formats(record: Record, selection: Selection) -> None:
     )
     rule = "as the activations: an 8-bit cache gains little where memory is not short"
     per_token = case.need.kv_bytes_per_token(candidate.weights.width, case.ranks)
-    if case.spec.is_encoder:
+    if not case.keeps_kv:
         record.set("kv_cache_dtype", None, _NO_KV)
     else:
         record.set("kv_cache_dtype", chosen.shape.kv_dtype, rule, bytes_per_token=per_token)
@@ -96,7 +96,7 @@ def _context(record: Record, chosen: Sized) -> None:
 
 def _kv_cache(record: Record, chosen: Sized) -> None:
     case, budget = chosen.case, chosen.budget
-    if case.spec.is_encoder:
+    if not case.keeps_kv:
         for key in ("block_size", "num_kv_blocks", "kv_cache_memory_bytes"):
             record.set(key, None, _NO_KV)
         return
@@ -132,7 +132,7 @@ def _batch(record: Record, chosen: Sized) -> None:
     record.set("max_num_seqs", shape.seqs, rule, concurrency=work.concurrency, objective=case.request.objective)
     rule = "the prefill chunk"
     if shape.tokens > chosen.chunk.rows:
-        whole = "the longest prompt, which this pooling computes whole"
+        whole = "the longest prompt, which is computed whole"
         rule = whole if case.computes_whole_prompts else "a token a step for every sequence"
     record.set("max_num_batched_tokens", shape.tokens, rule, prefill_chunk_size=chosen.chunk.rows)
     width = chosen.candidate.weights.width

@@ -121,7 +121,7 @@ def _smaller(selection: Selection) -> Iterator[Alternative]:
     if length := chosen.budget.estimated_max_model_len:
         shorter = size(case.pinned(max_model_len=length), chosen.candidate)
         yield _alternative(f"--max-model-len {length}", shorter, "shorter requests")
-    if case.engine["has_fp8_kv"] and case.device["has_fp8_kv"] and not case.spec.is_encoder:
+    if case.engine["has_fp8_kv"] and case.device["has_fp8_kv"] and case.keeps_kv:
         cached = size(case.pinned(kv_cache_dtype="fp8"), chosen.candidate)
         if cached.boots:
             yield _alternative("--kv-cache-dtype fp8", cached, "keys and values lose precision")
@@ -158,7 +158,7 @@ def _other_models(case: Case) -> Iterator[Alternative]:
     found, labels = set[str](), catalogue.labels()
     needs = (analyse(catalogue.load(name)) for name in catalogue.entries())
     for need in sorted(needs, key=lambda need: need.num_parameters, reverse=True):
-        spec, known = need.spec, case.engine["architectures"]
+        spec, known = need.spec, case.engine["architectures"] and case.engine["architectures"][need.spec.task]
         fits, family = need.num_parameters * _LEAST_BITS / 8 <= (case.usable_bytes or 0), labels[spec.name].family
         if not fits or spec.task != case.spec.task or spec.name == case.spec.name or family in found:
             continue

@@ -58,9 +58,9 @@ def _bmm_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal:
 
 def _eager_rms_norm(rows: torch.Tensor, epsilon: float) -> torch.Tensor:
     """Six times as fast on a CPU as torch's own, which computes the mean of squares without vectors."""
-    exact = rows.float()
+    exact = rows.to(torch.float32, copy=True)
     squares = torch.linalg.vector_norm(exact, dim=-1, keepdim=True).square_()
-    return (exact * squares.div_(rows.shape[-1]).add_(epsilon).rsqrt_()).to(rows.dtype)
+    return exact.mul_(squares.div_(rows.shape[-1]).add_(epsilon).rsqrt_()).to(rows.dtype)
 
 
 class TorchAdapter(HardwareAdapter[torch.Tensor]):

@@ -126,6 +126,20 @@ def test_pooling_is_sized_for_pooling_on_a_24_gib_card() -> None:
     assert decision(filled, "kv_cache_memory_bytes").passed_on.startswith("not passed on: vLLM profiles")
 
 
+def test_the_bundled_runtime_embeds_a_prompt_in_one_step_and_keeps_no_keys() -> None:
+    embedding = catalogue.load("Qwen3-Embedding-0.6B")
+    found = config(embedding, CPU)
+    assert "--engine vllm" not in " ".join(found.warnings)
+    assert (found.max_model_len, found.max_num_batched_tokens) == (32768, 32768)
+    assert (found.kv_cache_dtype, found.block_size, found.num_kv_blocks, found.kv_cache_memory_bytes) == (None,) * 4
+    assert found.budget.kv_cache_bytes == 0
+    assert found.prefill_chunk_size < 32768
+    cached = config(embedding, CPU, engine="vllm")
+    assert cached.kv_cache_memory_bytes
+    assert cached.max_num_batched_tokens < 32768
+    assert "Qwen3ForCausalLM needs --engine vllm" in " ".join(config(QWEN3_8B, CPU).warnings)
+
+
 def test_glm_is_refused_with_the_bytes_it_needs() -> None:
     found = config(GLM_5_3, RTX, engine="vllm", device_memory_bytes=24 * GIB)
     assert found.budget.verdict == "oom"

@@ -27,6 +27,10 @@ def serve(
     engine: Annotated[
         Literal["bundled", "vllm"] | None, typer.Option(help="Who runs the model.", show_default="the config's")
     ] = None,
+    load_format: Annotated[
+        Literal["auto", "safetensors", "dummy"],
+        typer.Option(help="Where weights come from: the checkpoint, or seeded random ones (`dummy`)."),
+    ] = "auto",
     on_busy: Annotated[
         Literal["wait", "fallback", "fail"],
         typer.Option(help="When the device is busy: wait for it, take the next usable one, or fail."),
@@ -57,7 +61,7 @@ def serve(
     terminal.refuse_replay("serve")
     if target and model:
         raise BadUsage(f"both {target} and --model {model} are given", hint="give one of them")
-    config = api.serving_config(target or model, terminal.host, device=device, engine=engine)
+    config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
     api.require_bundled(config)
     if dry_run:
         terminal.emit(config, as_json=False, renderer="config")
@@ -78,6 +82,7 @@ def serve(
             config,
             options,
             terminal.host,
+            load_format=load_format,
             on_busy=on_busy,
             busy_timeout_s=busy_timeout,
             progress=progress,
