@@ -2,7 +2,7 @@
 
 from vllm_probe.api.looking import descriptors, discover, doctor, inventory, open_host, search
 from vllm_probe.api.measuring import bench
-from vllm_probe.api.negotiating import negotiate, refusal
+from vllm_probe.api.negotiating import negotiate, next_step, refusal
 from vllm_probe.api.serving import load_runtime, require_bundled, serve, serving_config
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "inventory",
     "load_runtime",
     "negotiate",
+    "next_step",
     "open_host",
     "refusal",
     "require_bundled",

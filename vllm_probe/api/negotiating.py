@@ -1,13 +1,14 @@
 """Negotiating: model, device and descriptor to a runtime config."""
 
 import logging
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
-from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, NoDescriptor
+from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, NoDescriptor, WeightsUnavailable
 
 if TYPE_CHECKING:
     from vllm_probe.core.capability import Capability
@@ -74,17 +75,65 @@ def _lasting(model: str) -> str:
 
 
 def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
-    """The error for a config that cannot boot, with the bytes it needs and what would boot; null when it may."""
+    """The error for a config that cannot boot; null when it may.
+
+    It names the limit of the model that was exceeded, or the bytes that are needed and what would boot.
+    """
     from vllm_probe.core.units import format_bytes
 
     budget = config.budget
     if budget.verdict in ("boots", "unknown"):
         return None
+    if budget.verdict == "invalid":
+        hint = "ask for shorter requests, or take a model with a longer context"
+        return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=hint)
     needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
     message = f"{config.model} needs {needs} of {format_bytes(budget.device_total_bytes)}: {budget.verdict}"
     ways = "; ".join(f"{other.change} ({format_bytes(other.requested_bytes)})" for other in config.alternatives[:3])
     why = "; ".join(config.warnings) or "take a smaller model"
     return DoesNotFit(message, hint=f"this would boot: {ways}" if ways else why)
+
+
+def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
+    """What to do with a config saved at `path`: the command that serves it, or why none here does and what would."""
+    if config.engine == "vllm":
+        return f"next, where vLLM is installed:\n{_vllm_step(config)}"
+    if reason := _not_servable(config, host):
+        return f"this machine cannot serve it: {reason}"
+    return "next: vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
+
+
+def _vllm_step(config: "RuntimeConfig") -> str:
+    from vllm_probe.negotiate.command import vllm_command
+
+    if config.requires:
+        command = vllm_command(config, "CHECKPOINT")
+        return f"{command}\nwhere CHECKPOINT is {config.requires[0]}; --quantization none takes {config.model} as it is"
+    return vllm_command(config)
+
+
+def _not_servable(config: "RuntimeConfig", host: "Host") -> str | None:
+    """Why the bundled runtime cannot serve `config` on this machine, with what to do; null when it can."""
+    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.negotiate.case import refusal_of
+
+    spec = resolve_model(config.model, host)
+    if refused := refusal_of("bundled", spec):
+        return refused
+    if is_replay(host):
+        return "it is for the recorded one"
+    here = {device.id: device for device in judged_devices(discover(host))}
+    if config.device not in here:
+        found = ", ".join(here) or "none"
+        return f"{config.device or config.device_type} is not among its devices ({found}); serve it where that is"
+    if here[config.device].adapter is None:
+        return f"the bundled runtime has no adapter for {config.device}; take --engine vllm, or --device cpu"
+    if spec.weights_path is None:
+        try:
+            resolve_model(config.model, host, for_serving=True)
+        except WeightsUnavailable as error:
+            return f"{error}; {error.hint}"
+    return None
 
 
 def _describe(
@@ -131,10 +180,10 @@ def _quick_bench(host: "Host", on: "Device") -> "tuple[str, Capability]":
 
     from vllm_probe.vendors.descriptors import load_capability
 
-    _log.warning("nothing measured %s yet: a quick bench runs first, about 8 s", on.id)
+    _log.warning("no capability document for %s: measuring it, about 8 s", on.id)
     with TemporaryDirectory(prefix="vllm-probe-") as folder:
         path = Path(folder) / "capability.json"
-        options = ["--quick", "--device", on.id, "--emit", str(path)]
+        options = ["--quick", "--device", on.id, "--emit", str(path), "--json"]
         code = host.spawn([sys.executable, "-m", "vllm_probe", "bench", *options]).wait()
         if code:
             hint = "see the lines above, or name a descriptor with --capability"

@@ -68,9 +68,13 @@ def workload_of(request: Request, spec: ModelSpec) -> Workload:
         output_len = min(128, limit // 2) if request.output_len is None else request.output_len
     input_len = request.input_len or max(1, min(512, limit - output_len))
     if pinned > spec.max_model_len:
-        reason = f"--max-model-len {pinned} exceeds the {spec.max_model_len} tokens that {spec.name} takes"
+        reason = f"--max-model-len {pinned} is over the limit of {spec.name}, {spec.max_model_len} tokens"
     elif input_len + output_len > limit:
-        reason = f"{input_len} input and {output_len} output tokens exceed the context of {limit}"
+        whose = (
+            f"--max-model-len {limit}" if limit < spec.max_model_len else f"the limit of {spec.name}, {limit} tokens"
+        )
+        output = f" and {output_len} output" if output_len else ""
+        reason = f"{input_len} input{output} tokens are over {whose}"
     concurrency = request.concurrency or (1 if request.objective == "latency" else 32)
     return Workload(concurrency=concurrency, input_len=input_len, output_len=output_len, reason=reason)
 

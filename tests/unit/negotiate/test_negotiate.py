@@ -182,7 +182,7 @@ def test_a_lowered_context_says_so() -> None:
 def test_what_the_model_cannot_take_is_invalid_and_says_why_first() -> None:
     found = config(MINILM, CPU, input_len=300)
     assert found.budget.verdict == "invalid"
-    assert found.warnings[0] == "300 input and 0 output tokens exceed the context of 256"
+    assert found.warnings[0] == "300 input tokens are over the limit of all-MiniLM-L6-v2, 256 tokens"
     assert found.predicted.method == "withheld: it does not boot (invalid)"
     assert config(EMBEDDING, ASCEND, engine="vllm", input_len=40000).budget.verdict == "invalid"
 

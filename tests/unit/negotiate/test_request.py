@@ -35,11 +35,11 @@ def test_the_workload_has_defaults_that_the_model_takes(
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (Request(input_len=300), "300 input and 0 output tokens exceed the context of 256"),
-        (Request(input_len=200, pins={"max_model_len": 100}), "exceed the context of 100"),
+        (Request(input_len=300), "300 input tokens are over the limit of all-MiniLM-L6-v2, 256 tokens"),
+        (Request(input_len=200, pins={"max_model_len": 100}), "200 input tokens are over --max-model-len 100"),
         (
             Request(pins={"max_model_len": 512}),
-            "--max-model-len 512 exceeds the 256 tokens that all-MiniLM-L6-v2 takes",
+            "--max-model-len 512 is over the limit of all-MiniLM-L6-v2, 256 tokens",
         ),
     ],
 )

@@ -63,7 +63,7 @@ def negotiate(
         Literal["throughput", "latency", "memory"] | None, _load("What to optimise.", "throughput")
     ] = None,
     concurrency: Annotated[int | None, _load("Requests at a time.", "32, for latency 1", 1)] = None,
-    input_len: Annotated[int | None, _load("Prompt tokens of a request.", "512", 1)] = None,
+    input_len: Annotated[int | None, _load("Prompt tokens of a request.", "512, or the model's limit", 1)] = None,
     output_len: Annotated[int | None, _load("Generated tokens of a request.", "128, for embeddings 0", 0)] = None,
     dtype: Annotated[str | None, _pin("auto, bfloat16, float16 or float32.", "FORMAT")] = None,
     quantization: Annotated[str | None, _pin("auto, none, int8, int4, awq, ...", "METHOD")] = None,
@@ -116,5 +116,5 @@ def negotiate(
     if refused:
         raise refused
     if target:
-        ctx.obj.say(f"saved {target}; next: vllm-probe serve")
+        ctx.obj.say(f"saved {target}; {api.next_step(config, target, ctx.obj.host)}")
     return 0

