@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -253,9 +254,20 @@ def test_a_device_without_a_descriptor_is_measured_in_a_child(cli: Cli, caplog: 
     assert ended.json()["capability"].startswith("quick bench of null0")
     passed_over, measured = caplog.messages
     assert passed_over.startswith("capability.json is not used: ")
-    assert "a quick bench runs first" in measured
+    assert measured == "no capability document for null0: measuring it, about 8 s"
     again = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--json", plugins="null")
     assert "null0.capability.json" in again.json()["capability"]
+
+
+def test_only_the_progress_of_that_child_shows(cli: Cli) -> None:
+    assert cli("--version", plugins="null").code == 0
+    command = [sys.executable, "-m", "vllm_probe", "negotiate", "--model", "Qwen3-Embedding-0.6B", "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(ended.stdout)["capability"].startswith("quick bench of null0")
+    said, *progress = ended.stderr.splitlines()
+    assert said == "no capability document for null0: measuring it, about 8 s"
+    assert progress
+    assert all(re.match(r"bench \d+/\d+: ", line) for line in progress)
 
 
 def test_a_replay_is_never_measured(cli: Cli) -> None:

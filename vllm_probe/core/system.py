@@ -152,7 +152,7 @@ class Host(Protocol):
         """Runs a read-only command without a shell, in the C locale, with `env` added."""
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
-        """Starts a child of our own that inherits stderr and writes stdout to stderr."""
+        """Starts a child of our own that inherits stderr; what it writes to stdout is discarded."""
 
     def library(self, name: str) -> Library:
         """Loads a native library by soname.

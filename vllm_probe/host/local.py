@@ -123,7 +123,9 @@ class LocalHost:
         import subprocess
 
         try:
-            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=2, env=os.environ | dict(env or {}))
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=os.environ | dict(env or {})
+            )
         except OSError as error:
             raise CommandMissing(f"cannot start {argv[0]}: {error.strerror}", hint="is it installed?") from error
         return LocalChild(process)

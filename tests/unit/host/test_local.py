@@ -91,11 +91,11 @@ def test_a_child_is_waited_for_and_gets_signals(host: Host) -> None:
     assert child.pid > 0
 
 
-def test_a_child_keeps_our_environment_and_prints_to_stderr(
+def test_a_child_keeps_our_environment_and_stderr_and_its_stdout_is_discarded(
     host: Host, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEPT", "kept")
-    code = "import os; print(os.environ['KEPT'], os.environ['ADDED'])"
+    code = "import os, sys; print('report'); print(os.environ['KEPT'], os.environ['ADDED'], file=sys.stderr)"
     assert host.spawn([sys.executable, "-S", "-c", code], {"ADDED": "added"}).wait(30.0) == 0
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "kept added\n")

@@ -54,7 +54,7 @@ def bench(
     for document in made:
         if disturbed := disturbance(document):
             ctx.obj.say(disturbed)
-    if emit:
+    if emit and not as_json:
         ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL{_naming(made, emit, device)}")
 
 
