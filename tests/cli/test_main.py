@@ -178,3 +178,12 @@ def test_a_reader_that_goes_away_changes_nothing() -> None:
     command = f"{sys.executable} -m vllm_probe schema runtime | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
+def test_an_empty_api_key_is_bad_usage_wherever_it_comes_from(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    dry = ("serve", "--dry-run")
+    assert cli(*dry).error == "unreadable-file"
+    assert cli(*dry, "--api-key", "").error == "bad-usage"
+    monkeypatch.setenv("VLLM_API_KEY", "")
+    assert cli(*dry).error == "bad-usage"
+    assert cli(*dry, "--api-key", "key").error == "unreadable-file"

@@ -61,6 +61,9 @@ def serve(
     terminal.refuse_replay("serve")
     if target and model:
         raise BadUsage(f"both {target} and --model {model} are given", hint="give one of them")
+    if api_key == "" or (api_key is None and terminal.host.env("VLLM_API_KEY") == ""):
+        hint = "give one; without --api-key and VLLM_API_KEY the server asks for none"
+        raise BadUsage("empty API key", hint=hint)
     config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
     api.require_bundled(config)
     if dry_run:
