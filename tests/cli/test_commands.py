@@ -111,6 +111,19 @@ def test_enforce_eager_turns_compiling_off(cli: Cli) -> None:
     assert not cli(*ON_ASCEND, "--enforce-eager", "--json").json()["compile"]["enabled"]
 
 
+def test_validate_warns_of_misspelt_keys_and_says_yes(cli: Cli) -> None:
+    assert cli("capability", "validate", "null.json").err == ""
+    document = read_json(Path("ascend.json"))
+    document["memory"]["bandwith_gb_s"] = 1
+    Path("misspelt.json").write_text(json.dumps(document))
+    ended = cli("capability", "validate", "misspelt.json")
+    assert ended.code == 0
+    assert ended.err == ("warning: /memory/bandwith_gb_s: unknown key, left out; did you mean bandwidth_gb_s?\n")
+    document["compute_units"]["fp99"] = 1
+    Path("misspelt.json").write_text(json.dumps(document))
+    assert cli("capability", "validate", "misspelt.json").error == "not-valid"
+
+
 def test_swapping_the_descriptor_changes_the_config(cli: Cli) -> None:
     found = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "null.json", "--json").json()
     other = cli(*ON_ASCEND, "--json").json()

@@ -6,6 +6,7 @@ import re
 import types
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin
 
 from vllm_probe.core import codec
@@ -15,7 +16,7 @@ from vllm_probe.core.device import Diagnosis, Inventory
 from vllm_probe.core.errors import UnknownName
 from vllm_probe.core.resources import resource_dir
 from vllm_probe.core.scene import Scene
-from vllm_probe.core.values import Bound, JsonValue, Pattern
+from vllm_probe.core.values import COMPUTE_DTYPES, Bound, JsonValue, Pattern
 
 DOCUMENTS: dict[str, type] = {
     "capability": Capability,
@@ -24,6 +25,12 @@ DOCUMENTS: dict[str, type] = {
     "runtime": RuntimeConfig,
     "scene": Scene,
 }
+
+
+_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "capability": {"/compute_units": COMPUTE_DTYPES, "/weight_only": ("int8", "int4")}
+}  # document -> pointer of an object by word -> the words
+_LIKENESS = 0.5  # of 1: `thruput` is to `throughput_gflops` 0.58
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,38 @@ def violations(name: str, value: JsonValue) -> tuple[Violation, ...]:
         for error in _innermost(root)
     )
     return tuple(sorted(found, key=lambda violation: violation.pointer))
+
+
+def unknown_keys(name: str, value: JsonValue) -> tuple[Violation, ...]:
+    """Every key in `value` that this release does not know in the document `name`, with the known one nearest to it.
+
+    They violate no schema, since a later minor version may add keys, and a reader leaves them out.
+    """
+    return tuple(_strangers(DOCUMENTS[name], value, "", _WORDS.get(name, {})))
+
+
+def _strangers(kind: Any, value: JsonValue, pointer: str, words: dict[str, tuple[str, ...]]) -> Iterator[Violation]:
+    arms = [arm for arm in get_args(kind) if arm not in (type(None), Ellipsis)]
+    if isinstance(value, dict) and isinstance(kind, type) and is_dataclass(kind):
+        inner = codec.hints(kind)
+    elif isinstance(value, dict) and get_origin(kind) is dict:
+        inner = dict.fromkeys(words.get(pointer, value), arms[1])
+    elif isinstance(value, list) and get_origin(kind) is tuple and len(arms) == 1:
+        for index, item in enumerate(value):
+            yield from _strangers(arms[0], item, codec.join(pointer, index), words)
+        return
+    elif get_origin(kind) in (Union, types.UnionType):
+        yield from _strangers(arms[0], value, pointer, words)
+        return
+    else:
+        return
+    for key, item in value.items():
+        if key in inner:
+            yield from _strangers(inner[key], item, codec.join(pointer, key), words)
+        else:
+            near = get_close_matches(key, inner, n=1, cutoff=_LIKENESS)
+            advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(inner)}"
+            yield Violation(codec.join(pointer, key), f"unknown key, left out; {advice}")
 
 
 def _innermost(error: Any) -> Iterator[Any]:

@@ -42,11 +42,14 @@ def show(
 def validate(
     ctx: typer.Context, file: Annotated[Path, typer.Argument(metavar="FILE", help="Document of version 1 or 2.")]
 ) -> None:
-    """Checks a document against its schema; every violation is listed with its JSON pointer, and the exit code is 1."""
+    """Checks a document against its schema; every violation is listed with its JSON pointer, and the exit code is 1.
+
+    Keys that this release does not know are warned of: a later one may have added them, or they are misspelt.
+    """
     from vllm_probe.cli.terminal import write
     from vllm_probe.core.errors import NotValid
     from vllm_probe.core.files import read_json
-    from vllm_probe.core.schema import violations
+    from vllm_probe.core.schema import unknown_keys, violations
     from vllm_probe.vendors.descriptors import decode_capability
 
     value = read_json(file)
@@ -58,6 +61,8 @@ def validate(
             f"{file} is no capability document: {count}", hint="`vllm-probe schema capability` has the rules"
         )
     capability = decode_capability(value, str(file))
+    for stranger in unknown_keys("capability", value):
+        ctx.obj.say(f"warning: {stranger.pointer}: {stranger.message}")
     device = capability.device.name or "any device of that type"
     write(f"{file} is valid: version {capability.schema_version}, {capability.device_type}, {device}\n")
 
