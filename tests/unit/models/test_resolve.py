@@ -44,6 +44,20 @@ def test_a_folder_without_a_config_is_not_a_model(tmp_path: Path) -> None:
         resolve_model(str(tmp_path), host())
 
 
+def test_an_existing_folder_below_this_one_is_a_path_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models" / "empty").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidModel, match=r"models/empty has no config\.json"):
+        resolve_model("models/empty", host())
+
+
+def test_a_file_is_answered_with_its_folder(tmp_path: Path) -> None:
+    write(tmp_path, {"config.json": BERT})
+    with pytest.raises(InvalidModel, match=r"config\.json is a file") as caught:
+        resolve_model(str(tmp_path / "config.json"), host())
+    assert caught.value.hint == f"give the folder: {tmp_path}"
+
+
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "qwen3-8b"])
 @pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "HOME"])
 def test_the_hub_cache_is_found_where_the_hub_puts_it(tmp_path: Path, name: str, variable: str) -> None:
@@ -147,6 +161,8 @@ def test_a_bare_family_is_ambiguous() -> None:
         ("Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
         ("foo", "Known families are bge, codellama"),
         ("", "Known families"),
+        ("acme/tiny-1b", "`hf download acme/tiny-1b --local-dir DIR`, and give DIR"),
+        ("acme/Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
     ],
 )
 def test_an_unknown_name_is_met_with_near_misses_or_the_list(name: str, advice: str) -> None:
