@@ -187,3 +187,25 @@ def test_an_empty_api_key_is_bad_usage_wherever_it_comes_from(cli: Cli, monkeypa
     monkeypatch.setenv("VLLM_API_KEY", "")
     assert cli(*dry).error == "bad-usage"
     assert cli(*dry, "--api-key", "key").error == "unreadable-file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("doctor", "--replay", "rec"), "vllm-probe --replay rec doctor"),
+        (("doctor", "--replay=rec", "--json"), "vllm-probe --replay=rec doctor --json"),
+        (("capability", "list", "--no-color"), "vllm-probe --no-color capability list"),
+        (("doctor", "--replay"), "vllm-probe --replay doctor"),
+    ],
+)
+def test_a_global_option_behind_the_command_is_answered_with_the_line_that_was_meant(
+    cli: Cli, arguments: tuple[str, ...], meant: str
+) -> None:
+    ended = cli(*arguments)
+    assert ended.error == "bad-usage"
+    assert ended.err.endswith(f"hint: global options stand before the command: {meant}\n")
+
+
+@pytest.mark.parametrize("command", [(), ("doctor",), ("capability", "show")])
+def test_h_is_help(cli: Cli, command: tuple[str, ...]) -> None:
+    assert cli(*command, "-h").out == cli(*command, "--help").out != ""

@@ -54,7 +54,12 @@ class LazyGroup(TyperGroup):
         return command
 
 
-app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 
 
 def _print_version(wanted: bool) -> None:

@@ -38,7 +38,20 @@ def _run(arguments: list[str]) -> int:
     except typer.Exit as end:
         return end.exit_code
     except _UsageError as error:
-        raise _bad_usage(error) from error
+        raise _misplaced(error, command, arguments) or _bad_usage(error) from error
+
+
+def _misplaced(error: Any, group: Any, arguments: list[str]) -> BadUsage | None:
+    """The error for a global option behind the command, with the line that was meant."""
+    option = getattr(error, "option_name", None)
+    known = {name: parameter for parameter in group.params for name in parameter.opts}
+    if option not in known:
+        return None
+    at = next(index for index, word in enumerate(arguments) if word.partition("=")[0] == option)
+    end = at + 1 + (not known[option].is_flag and arguments[at] == option)
+    meant = ["vllm-probe", *arguments[at:end], *arguments[:at], *arguments[end:]]
+    hint = f"global options stand before the command: {' '.join(meant)}"
+    return BadUsage(f"{error.ctx.command_path} has no option {option}", hint=hint)
 
 
 def _bad_usage(error: Any) -> BadUsage:
