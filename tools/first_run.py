@@ -1,6 +1,6 @@
 """`make run`: detects, measures, negotiates and serves a real model, and sends it sentences.
 
-With `--once` it stops after the answer. Documents are written to `.run/`.
+With `--once` it stops after the answer. Documents are written to `.run/`, and Ctrl-C ends it with 130.
 """
 
 import json
@@ -26,6 +26,7 @@ SENTENCES = (
     "Graphics cards are sold out everywhere.",
 )
 START_S = 120.0
+INTERRUPTED = 130
 
 
 def say(text: str) -> None:
@@ -88,10 +89,11 @@ def compare(vectors: list[list[float]]) -> bool:
     closest = max(pairs, key=pairs.__getitem__)
     width = max(map(len, SENTENCES))
     heads = "".join(f"{number:6} " for number in range(1, len(vectors)))
-    sys.stdout.write(f"{'similarity (cosine)':{width + 2}}{heads}\n")
+    lines = [f"{'similarity (cosine)':{width + 2}}{heads}"]
     for j, sentence in enumerate(SENTENCES):
         row = "".join(f"{pairs[i, j]:6.2f}{'*' if (i, j) == closest else ' '}" for i in range(j))
-        sys.stdout.write(f"{j + 1} {sentence:{width}}{row}\n")
+        lines.append(f"{j + 1} {sentence:{width}}{row}")
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
     first, second = (SENTENCES[index] for index in closest)
     sys.stdout.write(f"\n* most alike: {first!r} and {second!r}\n")
     return closest == RELATED
@@ -103,6 +105,7 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     FOLDER.mkdir(exist_ok=True)
     os.chdir(FOLDER)
+    say(f"the files of this run are in {FOLDER.name}/")
     for arguments in (
         ("detect",),
         ("bench", "--quick", "--emit", "capability.json"),
@@ -120,12 +123,14 @@ def main() -> int:
             if "--once" not in sys.argv:
                 say(f"the server stays up at {url} until Ctrl-C; try the curl line above")
                 server.wait()
-        except KeyboardInterrupt:
-            alike = True
         finally:
             server.send_signal(signal.SIGTERM)
     return 0 if alike else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("stopped; `make run` begins again")
+        sys.exit(INTERRUPTED)
