@@ -19,7 +19,10 @@ from vllm_probe.host.replay import OWN_VARIABLES, command_key, ioctl_key, not_fo
 from vllm_probe.host.scrub import Scrubber
 from vllm_probe.host.stats import read_stats
 
-_SERIAL = re.compile(r"(?:serial|unique_id)[^/]*$", re.IGNORECASE)
+_LABELS = {
+    "serial: ": re.compile(r"(?:serial|unique_id)[^/]*$", re.IGNORECASE),
+    "version: ": re.compile(r"version[^/]*$", re.IGNORECASE),
+}  # what a file or function of such a name gives, for the scrubber
 
 
 def write_recording(host: "RecordingHost", directory: Path) -> Path:
@@ -185,7 +188,7 @@ def _scrubbed(path: str, entry: Entry, scrub: Scrubber) -> Entry:
     return replace(
         entry,
         link=entry.link and scrub.text(entry.link),
-        content=entry.content and scrub.data(entry.content, "serial: " if _SERIAL.search(path) else ""),
+        content=entry.content and scrub.data(entry.content, _label(path)),
     )
 
 
@@ -202,4 +205,8 @@ def _scrubbed_library(facts: LibraryFacts, scrub: Scrubber) -> LibraryFacts:
 def _scrubbed_out(key: str, data: bytes, scrub: Scrubber) -> bytes:
     if "uuid" in key.lower() and not data.isascii():
         return bytes(len(data))
-    return scrub.data(data, "serial: " if "serial" in key.lower() else "")[: len(data)].ljust(len(data), b"\0")
+    return scrub.data(data, _label(key.partition("(")[0]))[: len(data)].ljust(len(data), b"\0")
+
+
+def _label(name: str) -> str:
+    return next((label for label, pattern in _LABELS.items() if pattern.search(name)), "")

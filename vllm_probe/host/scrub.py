@@ -22,7 +22,8 @@ _IDENTITIES = {
     r"(?<![\w:])(?P<id>(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|[23f][0-9a-f]{3}(?::[0-9a-f]{1,4})*::[0-9a-f:]*)(?!\w)": (
         "2001:db8::{:x}"  # RFC 3849
     ),
-    r"(?:version[\W_]{1,8}|==|-)\d[\d.]+|(?<![\w.])(?P<id>(?:\d{1,3}\.){3}\d{1,3})(?![\w.])": "192.0.2.{}",  # RFC 5737
+    r"(?:(?:version|driver|firmware|release|build)[\W_]{1,8}|==|-)\d[\d.]+|"
+    r"(?<![\w.])(?P<id>(?:\d{1,3}\.){3}\d{1,3})(?![\w.])": "192.0.2.{}",  # RFC 5737
 }  # pattern -> stand-in
 _RULES = tuple((re.compile(pattern, re.IGNORECASE), stand_in) for pattern, stand_in in _IDENTITIES.items())
 _NO_IDENTITY = {"127.0.0.1", "0.0.0.0", "8be4df61-93ca-11d2-aa0d-00e098032b8c"}  # noqa: S104 - the GUID is UEFI's own
@@ -69,7 +70,7 @@ class Scrubber:
         return text
 
     def data(self, data: bytes, label: str = "") -> bytes:
-        """`data` with its text scrubbed; a `label` such as `serial: ` says what it is."""
+        """`data` with its text scrubbed; a `label` such as `serial: ` or `version: ` says what it is."""
         try:
             return self.text(label + data.decode()).removeprefix(label).encode()
         except UnicodeDecodeError:

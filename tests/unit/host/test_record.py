@@ -135,3 +135,13 @@ def test_recording_a_recording_changes_nothing() -> None:
     twice = RecordingHost(once)
     assert twice.read_text("/a") == once.read_text("/a")
     assert again(twice).read_text("/a") == once.read_text("/a")
+
+
+def test_a_file_that_is_called_version_holds_no_address() -> None:
+    kept = ("/sys/module/neuron/version", "/opt/npu/version.info", "/sys/class/accel/accel0/device/fw_version")
+    files = dict.fromkeys((*kept, "/etc/resolv.conf", "/sys/version/peer"), "10.26.5.0\n")
+    host = recorder(files=files)
+    for path in files:
+        host.read_text(path)
+    replayed = again(host)
+    assert {path for path in files if replayed.read_text(path) == "10.26.5.0\n"} == set(kept)
