@@ -1,10 +1,17 @@
 """What negotiate says at its end: how to serve the config, or why it cannot be served."""
 
+import re
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
+import typer
 
 from tests.cli.conftest import HOSTS, Cli
+from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, H100, QWEN3_8B, RTX, config
+from tests.unit.negotiate.cases import MINILM as MINILM_SHAPE
+from vllm_probe.cli.commands.negotiate import app
+from vllm_probe.core.model import ModelSpec
 
 ON_CPU = ("negotiate", "--capability", "cpu.json", "--model")
 MINILM = "all-MiniLM-L6-v2"
@@ -66,3 +73,20 @@ def test_a_length_over_the_models_limit_says_both_numbers_and_nothing_of_memory(
     assert (ended.code, ended.error) == (1, "does-not-fit")
     assert f"error: no device serves this: {sentence} [does-not-fit]" in ended.err
     assert "MiB" not in ended.err
+
+
+@pytest.mark.parametrize("engine", ["bundled", "vllm"])
+@pytest.mark.parametrize("document", [CPU, RTX, H100, ASCEND], ids=lambda document: document["device_type"])
+@pytest.mark.parametrize("spec", [MINILM_SHAPE, EMBEDDING, QWEN3_8B], ids=lambda spec: spec.name)
+def test_every_option_that_a_decision_names_exists(spec: ModelSpec, document: dict[str, Any], engine: str) -> None:
+    known = {option for each in typer.main.get_command(app).params for option in each.opts}
+    for decision in config(spec, document, engine=engine).decisions:
+        named = re.findall(r"--[a-z][a-z-]+", decision.would_change)
+        assert set(named) <= known, decision.key
+
+
+def test_the_size_of_the_kv_cache_is_pinned_in_bytes(cli: Cli) -> None:
+    command = (*ON_CPU, "Qwen3-0.6B", "--engine", "vllm", "--json", "--kv-cache-memory-bytes")
+    found = cli(*command, "4GiB").json()
+    assert found["kv_cache_memory_bytes"] == 4 << 30
+    assert cli(*command, "many").error == "bad-usage"

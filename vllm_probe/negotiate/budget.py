@@ -82,12 +82,17 @@ def limit_bytes(case: Case, graph_bytes: int = 0) -> int | None:
     if pinned is not None:
         beside = 0 if case.law["graphs_in_utilization"] else graph_bytes
         return min(math.ceil(case.total_bytes * float(pinned)) + beside, case.usable_bytes)
-    residual = _gib(case.engine["residual_gib"]["one_rank" if case.ranks == 1 else "ranks"])
+    residual = residual_bytes(case)
     if not fills_memory(case):
         return case.usable_bytes - residual
     spare = max(case.total_bytes * float(case.engine["spare_share"]), residual)
     percent = max(0, math.floor(100 * (case.usable_bytes - spare) / case.total_bytes))
     return math.ceil(case.total_bytes * percent / 100)
+
+
+def residual_bytes(case: Case) -> int:
+    """What the law leaves free on one rank for what it does not count."""
+    return _gib(case.engine["residual_gib"]["one_rank" if case.ranks == 1 else "ranks"])
 
 
 def fills_memory(case: Case) -> bool:

@@ -5,8 +5,9 @@ from typing import Any
 
 from vllm_probe.core.config import Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
-from vllm_probe.negotiate.budget import fills_memory, limit_bytes
+from vllm_probe.negotiate.budget import fills_memory, limit_bytes, residual_bytes
 from vllm_probe.negotiate.candidates import WORDS
+from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
@@ -19,6 +20,7 @@ class Record:
     """The decisions of one config, in the order of its fields, and the value of each parameter."""
 
     def __init__(self, selection: Selection) -> None:
+        self._chosen = selection.chosen
         self._request = selection.chosen.case.request
         self.decisions: list[Decision] = []
         self.values: dict[str, Any] = {}
@@ -31,7 +33,7 @@ class Record:
     ) -> None:
         """Enters a parameter; a pinned one says so, whatever the rule would have been."""
         row, pin = table("parameters")[key], {"compile": "enforce_eager"}.get(key, key)
-        pinned = pin in self._request.pins
+        pinned = f"--{pin.replace('_', '-')}" if pin in self._request.pins else None
         carried = row["vllm"] if self._request.engine == "vllm" else "not passed on"
         if self._request.engine == "bundled" and row["bundled"]:
             carried = "read from runtime.json"
@@ -40,11 +42,11 @@ class Record:
             Decision(
                 key=key,
                 value={"enabled": value.enabled, "mode": value.mode} if isinstance(value, Compile) else value,
-                rule=f"pinned by --{pin.replace('_', '-')}" if pinned else rule,
-                pinned=pinned,
+                rule=f"pinned by {pinned}" if pinned else rule,
+                pinned=pinned is not None,
                 inputs=inputs,
                 rejected=rejected,
-                would_change=row["would_change"],
+                would_change=would_change(key, self._chosen, pinned),
                 passed_on=option or ("not passed on" if value is None else carried),
             )
         )
@@ -101,7 +103,7 @@ def _kv_cache(record: Record, chosen: Sized) -> None:
             record.set(key, None, _NO_KV)
         return
     rule = f"the engine's on {case.device_type}, with blocks a multiple of {alignment(case)} bytes"
-    record.set("block_size", chosen.shape.block_size, rule, source=case.device["source"])
+    record.set("block_size", chosen.shape.block_size, rule, source=case.device["block_source"])
     unknown = None if case.total_bytes else _NO_CAPACITY
     record.set("num_kv_blocks", budget.num_kv_blocks, unknown or "KV cache bytes over block bytes")
     rule = "every sequence of the workload to its end, and one of max_model_len"
@@ -159,7 +161,7 @@ def _memory(record: Record, chosen: Sized) -> None:
         rule,
         capacity_bytes=case.total_bytes,
         limit_bytes=limit_bytes(case, chosen.budget.graph_bytes),
-        residual_gib=case.engine["residual_gib"],
+        kept_free=format_bytes(residual_bytes(case)),
         law=f"fitted to {case.law['fitted']}; {case.law['source']}",
     )
 
@@ -184,13 +186,15 @@ def _device(record: Record, chosen: Sized) -> None:
         record.set("threads", None, "not a CPU")
     stated, needed = capability.memory.alignment_bytes, alignment(case)
     rule = "the descriptor's" if stated == needed else f"what {case.device_type} devices need"
-    record.set("alignment_bytes", needed, rule, descriptor=stated, source=case.device["source"])
+    source = "the descriptor" if stated == needed else case.device["alignment_source"]
+    record.set("alignment_bytes", needed, rule, descriptor=stated, source=source)
     scope = capability.execution.memory_fence_scope
     rule = "the descriptor's" if scope else "the widest, since the descriptor states none"
     record.set("memory_fence_scope", scope or "system", rule)
     widths = capability.execution.group_width
     width = widths.get("optimal") or widths.get("native") or case.device["group_width"]
-    rule = "optimal if measured, else native" if width else "neither descriptor nor device type names one width"
+    rule = "the device's own: none was measured to be faster" if width else "no width is known of this device"
+    rule = "the fastest that was measured" if widths.get("optimal") else rule
     record.set("group_width", width if isinstance(width, int) else None, rule, descriptor=widths)
 
 
@@ -206,7 +210,8 @@ def _model(record: Record, chosen: Sized) -> None:
     rule = "those that won in the descriptor's bench" if won else "the descriptor's bench chose none"
     record.set("primitives", won, rule)
     pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
-    record.set("pooling", pooling, f"the checkpoint's, {case.spec.source}" if pooling else "a generator pools nothing")
+    rule = f"as {case.spec.name} was trained" if pooling else "a generator pools nothing"
+    record.set("pooling", pooling, rule, checkpoint=case.spec.source)
     device = case.request.device_id or capability.device.id or capability.device_type
     record.set("roles", {"main": device}, "one device runs the whole model")
 

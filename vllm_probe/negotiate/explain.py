@@ -44,7 +44,15 @@ def _lines(decision: Any) -> Iterator[_Node]:
     for rejection in decision.rejected:
         yield f"not {_short(rejection.value)}: {rejection.because}", ()
     yield f"would change with {decision.would_change}", ()
-    yield f"carried by: {decision.passed_on}", ()
+    yield _carrier(decision.passed_on), ()
+
+
+def _carrier(passed_on: str) -> str:
+    if passed_on.startswith("not passed on"):
+        return passed_on.replace("not passed on", "not passed on to the engine", 1)
+    if passed_on.startswith(("read", "follows")):
+        return passed_on
+    return f"passed on {passed_on}" if passed_on.startswith("in ") else f"passed on by {passed_on}"
 
 
 def _budget(config: RuntimeConfig) -> Iterator[_Node]:

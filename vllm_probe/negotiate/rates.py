@@ -10,6 +10,7 @@ from vllm_probe.negotiate.laws import Row
 _SLACK = 10
 _DOUBTFUL = ("noisy", "throttled", "suspect")
 _LARGE_SPREAD_PCT = 10
+_KINDS = {"sustained": "sustained", "burst": "in short runs"}
 _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -22,7 +23,7 @@ class Rate:
     is_measured: bool
 
     def __str__(self) -> str:
-        return f"{_figure(self.gflops)} GFLOP/s ({'measured' if self.is_measured else 'stated'}, {self.kind})"
+        return f"{_figure(self.gflops)} GFLOP/s ({'measured' if self.is_measured else 'stated'}, {_KINDS[self.kind]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +153,12 @@ def _interpolate(curve: Sequence[tuple[int, float]], rows: int) -> float:
 
 
 def slower(word: str, rate: Rate, best: str, best_rate: Rate) -> str:
-    """`fp16 was measured 17 times slower than bf16: 56 against 974 GFLOP/s (burst)`."""
+    """`fp16 was measured 17 times slower than bf16: 56 against 974 GFLOP/s (in short runs)`."""
     ratio = best_rate.gflops / rate.gflops
     times = f"{ratio:.1f}" if ratio < 1.95 else f"{ratio:.0f}"
     if 1.95 <= ratio < 12.5:
         times = f"about {_NUMBERS[round(ratio) - 2]}"
     said = "was measured" if rate.is_measured and best_rate.is_measured else "is stated as"
-    kinds = rate.kind if rate.kind == best_rate.kind else f"{rate.kind} against {best_rate.kind}"
+    kinds = " against ".join(dict.fromkeys([_KINDS[rate.kind], _KINDS[best_rate.kind]]))
     figures = f"{_figure(rate.gflops)} against {_figure(best_rate.gflops)} GFLOP/s ({kinds})"
     return f"{word} {said} {times} times slower than {best}: {figures}"

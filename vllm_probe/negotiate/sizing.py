@@ -16,7 +16,7 @@ _CHUNK_RANGE = (256, 8192)
 _DEFAULT_CHUNK = 512
 _TRANSFER_TOKENS = 65536  # tokens x GB/s for each transfer in flight, the rule for descriptors without curves
 _PLATEAU = 0.95
-_SHORT_TEXT = 16  # tokens; an embedding step is filled even by texts this short
+SHORT_TEXT = 16  # tokens; an embedding step is filled even by texts this short
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,11 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
     plateau = max(rate for _, rate in curve)
     rows = next(rows for rows, rate in curve if rate >= _PLATEAU * plateau)
     inputs = {"curve": [list(point) for point in curve], "plateau_gflops": plateau, "bandwidth_gb_s": bandwidth}
-    rule = f"smallest row count with {_PLATEAU:.0%} of the {candidate.compute} plateau of {plateau:.4g} GFLOP/s"
+    rule = f"fewest tokens that reach {_PLATEAU:.0%} of the best {candidate.compute} rate of {plateau:.4g} GFLOP/s"
     if bandwidth:
         ridge = plateau * candidate.weights.bytes_per_weight / (2 * bandwidth)
         rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))
-        rule += f", at least twice the ridge point of {ridge:.0f} tokens"
+        rule += f", at least twice the {ridge:.0f} tokens from which computing takes longer than reading the weights"
     return Chunk(rows, rule, inputs)
 
 
@@ -130,7 +130,7 @@ def _largest(top: int, holds: Callable[[int], bool]) -> int:
 
 def _shape(case: Case, candidate: Candidate, chunk: Chunk, length: int, seqs: int) -> Shape:
     pins = case.request.pins
-    seqs = pins.get("max_num_seqs", max(seqs, chunk.rows // _SHORT_TEXT) if case.spec.task == "embed" else seqs)
+    seqs = pins.get("max_num_seqs", max(seqs, chunk.rows // SHORT_TEXT) if case.spec.task == "embed" else seqs)
     tokens = max(chunk.rows, seqs, length if case.computes_whole_prompts else 1)
     tokens = pins.get("max_num_batched_tokens", tokens)
     kv_dtype = pins.get("kv_cache_dtype", candidate.dtype)

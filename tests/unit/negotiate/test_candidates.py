@@ -25,7 +25,7 @@ def test_the_fastest_measured_format_wins_on_a_cpu_and_fp16_says_how_much_slower
     found = matched(MINILM, CPU)
     assert found.own.dtype == "bfloat16"
     assert reasons(found)["float16"].startswith(
-        "fp16 was measured 17 times slower than bf16: 56 against 974 GFLOP/s (burst)"
+        "fp16 was measured 17 times slower than bf16: 56 against 974 GFLOP/s (in short runs)"
     )
     assert "about five times slower than bf16: 213 against 974" in reasons(found)["float32"]
 

@@ -25,7 +25,9 @@ def test_every_parameter_has_a_branch_with_its_rule_and_its_carrier() -> None:
     for key in table("parameters"):
         (index,) = [number for number, line in enumerate(lines) if line.startswith(f"├─ {key} = ")]
         assert lines[index + 1].startswith("│  ├─ because ")
-    assert sum("carried by: " in line for line in lines) == len(table("parameters"))
+    assert sum(
+        line.startswith(("│  └─ passed on", "│  └─ not passed on to", "│  └─ read from")) for line in lines
+    ) == len(table("parameters"))
 
 
 def test_a_pinned_value_is_marked() -> None:

@@ -62,7 +62,7 @@ def test_a_prediction_has_a_band_around_its_value_and_names_rates_and_source() -
     assert found.ttft_s.high is not None
     assert found.ttft_s.low < found.ttft_s.high
     assert found.tpot_s.value is None
-    assert "bf16 974 GFLOP/s (measured, burst)" in found.method
+    assert "bf16 974 GFLOP/s (measured, in short runs)" in found.method
     assert config(QWEN3_8B, RTX, engine="vllm").predicted.tpot_s.value
 
 

@@ -108,7 +108,7 @@ def test_what_bench_marked_suspect_stays_suspect_and_what_it_could_not_measure_s
 @pytest.mark.parametrize(
     ("gflops", "best", "words"),
     [
-        (56, 974, "17 times slower than bf16: 56 against 974 GFLOP/s (burst)"),
+        (56, 974, "17 times slower than bf16: 56 against 974 GFLOP/s (in short runs)"),
         (45, 417, "about nine times slower"),
         (41, 417, "about ten times slower"),
         (213, 974, "about five times slower"),
@@ -126,9 +126,8 @@ def test_a_ratio_is_said_in_words(gflops: float, best: float, words: str) -> Non
 
 def test_a_ratio_of_stated_or_unlike_rates_says_so() -> None:
     said = slower("fp16", Rate(50, "burst", is_measured=False), "bf16", Rate(100, "sustained", is_measured=True))
-    assert (
-        said == "fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s (burst against sustained)"
-    )
+    assert said.startswith("fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s ")
+    assert said.endswith("(in short runs against sustained)")
 
 
 def test_the_rate_of_two_int4_matrices_is_not_that_of_int4_weights() -> None:

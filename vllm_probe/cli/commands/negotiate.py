@@ -15,6 +15,7 @@ PINS = (
     "kv_cache_dtype",
     "max_model_len",
     "block_size",
+    "kv_cache_memory_bytes",
     "max_num_seqs",
     "max_num_batched_tokens",
     "gpu_memory_utilization",
@@ -70,6 +71,7 @@ def negotiate(
     kv_cache_dtype: Annotated[str | None, _pin("auto, bfloat16, float16, float32, fp8, ...", "FORMAT")] = None,
     max_model_len: Annotated[int | None, _pin("Longest input and output in tokens.")] = None,
     block_size: Annotated[int | None, _pin("Tokens in a KV block.")] = None,
+    kv_cache_memory_bytes: Annotated[str | None, _pin("Size of the KV cache, such as 4GiB.", "SIZE")] = None,
     max_num_seqs: Annotated[int | None, _pin("Sequences in a step.")] = None,
     max_num_batched_tokens: Annotated[int | None, _pin("Tokens in a step.")] = None,
     gpu_memory_utilization: Annotated[float | None, _pin("Share of the device memory, at most 1.", "SHARE")] = None,
@@ -96,6 +98,7 @@ def negotiate(
     target = output or (None if as_json else Path("runtime.json"))
     if target:
         require_writable(target)
+    given = ctx.params | {"kv_cache_memory_bytes": kv_cache_memory_bytes and parse_size(kv_cache_memory_bytes)}
     config = api.negotiate(
         model,
         ctx.obj.host,
@@ -108,7 +111,7 @@ def negotiate(
         concurrency=concurrency,
         input_len=input_len,
         output_len=output_len,
-        pins={name: value for name in PINS if (value := ctx.params[name]) not in (None, False)},
+        pins={name: value for name in PINS if (value := given[name]) not in (None, False)},
     )
     refused = api.refusal(config)
     renderer = "explanation" if explain else "config"
