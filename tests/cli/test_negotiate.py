@@ -31,6 +31,18 @@ def test_the_last_line_is_the_command_that_serves_the_file(cli: Cli, checkpoint:
     assert ended.err == "saved my config.json; next: vllm-probe serve 'my config.json'\n"
 
 
+def test_the_table_holds_what_the_engine_honours_or_the_user_pinned_and_fits_a_page(cli: Cli, checkpoint: str) -> None:
+    lines = cli(*ON_CPU, checkpoint).out.splitlines()
+    assert len(lines) < 45
+    rows = [line.split()[0] for line in lines[4 : lines.index("15 further fields: --explain")] if line[0] != " "]
+    assert [row for row in rows if "─" not in row] == [
+        "dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "prefill_chunk_size", "threads", "pooling",
+    ]  # fmt: skip
+    pinned = cli(*ON_CPU, checkpoint, "--gpu-memory-utilization", 0.5).out
+    assert "14 further fields: --explain" in pinned
+    assert "pinned by --gpu-memory-utilization" in pinned
+
+
 @pytest.mark.parametrize(
     ("model", "capability", "reason"),
     [

@@ -47,7 +47,7 @@ def _max_num_batched_tokens(chosen: Sized) -> str:
 def _prefill_chunk_size(chosen: Sized) -> str:
     below = f"or a --max-num-batched-tokens below {chosen.chunk.rows}"
     if "curve" in chosen.chunk.inputs:
-        return f"another rate by row count or bandwidth in the descriptor, {below}"
+        return f"another rate or bandwidth in the descriptor, {below}"
     return f"rates by row count, another bandwidth or number of transfers in the descriptor, {below}"
 
 

@@ -59,7 +59,7 @@ def _formats(record: Record, selection: Selection) -> None:
     record.set(
         "dtype",
         candidate.dtype,
-        "the fastest format that the engine runs here without losing range" if rate else "the checkpoint's own format",
+        "the fastest format here that loses no range" if rate else "the checkpoint's own format",
         rejected=selection.dtypes,
         rate=f"{word} {rate}, {case.request.capability_name}" if rate else case.rates.why_missing(word),
         checkpoint=f"{case.spec.dtype}, {case.spec.source}",
@@ -180,7 +180,7 @@ def _device(record: Record, chosen: Sized) -> None:
     cores, budget = capability.device.num_units, case.request.threads
     if case.device_type == "cpu":
         threads = min(filter(None, (cores, budget)), default=None)
-        rule = "a thread for each core that descriptor and process both have" if threads else "no core count is known"
+        rule = "one for each core that descriptor and process both have" if threads else "no core count is known"
         record.set("threads", threads, rule, descriptor=cores, process=budget)
     else:
         record.set("threads", None, "not a CPU")
@@ -210,7 +210,7 @@ def _model(record: Record, chosen: Sized) -> None:
     rule = "those that won in the descriptor's bench" if won else "the descriptor's bench chose none"
     record.set("primitives", won, rule)
     pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
-    rule = f"as {case.spec.name} was trained" if pooling else "a generator pools nothing"
+    rule = "as the checkpoint was trained" if pooling else "a generator pools nothing"
     record.set("pooling", pooling, rule, checkpoint=case.spec.source)
     device = case.request.device_id or capability.device.id or capability.device_type
     record.set("roles", {"main": device}, "one device runs the whole model")

@@ -96,11 +96,11 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
     plateau = max(rate for _, rate in curve)
     rows = next(rows for rows, rate in curve if rate >= _PLATEAU * plateau)
     inputs = {"curve": [list(point) for point in curve], "plateau_gflops": plateau, "bandwidth_gb_s": bandwidth}
-    rule = f"fewest tokens that reach {_PLATEAU:.0%} of the best {candidate.compute} rate of {plateau:.4g} GFLOP/s"
+    rule = f"fewest tokens that reach {_PLATEAU:.0%} of the best {candidate.compute} rate, {plateau:.4g} GFLOP/s"
     if bandwidth:
         ridge = plateau * candidate.weights.bytes_per_weight / (2 * bandwidth)
         rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))
-        rule += f", at least twice the {ridge:.0f} tokens from which computing takes longer than reading the weights"
+        rule += f", at least twice the {ridge:.0f} from which computing takes longer than reading weights"
     return Chunk(rows, rule, inputs)
 
 

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vllm_probe.cli.render.console import BUDGET_STYLES, heading, pairs, table
-from vllm_probe.core.config import Estimate, MemoryBudget, RuntimeConfig
+from vllm_probe.core.config import Decision, Estimate, MemoryBudget, RuntimeConfig
 from vllm_probe.core.units import format_bytes
 from vllm_probe.core.values import JsonValue
 
@@ -33,22 +33,20 @@ def render(config: RuntimeConfig) -> Group:
 
 
 def decisions(config: RuntimeConfig) -> RenderableType:
-    """One row per value: why, and what would change it; what has no meaning here is named together."""
+    """One row per value that the engine honours or that was pinned: why, and what would change it."""
     rows = table("setting", "value", "because, and what would change it")
-    rows.columns[0].no_wrap, rows.columns[1].max_width = True, 16
-    without: dict[str, list[str]] = {}
-    for decision in config.decisions:
-        if decision.value is None:
-            without.setdefault(decision.rule, []).append(decision.key)
-            continue
-        shown = format_bytes(decision.value) if decision.key.endswith("_bytes") else _value(decision.value)
-        value = Text(shown, style="bold magenta" if decision.pinned else "bold")
-        against = "".join(f"\nnot {_value(other.value)}: {other.because}" for other in decision.rejected)
-        why = Text.assemble(decision.rule, against, (f"\nchanges with {decision.would_change}", "dim"))
-        rows.add_row(decision.key, value, why)
-    for rule, keys in without.items():
-        rows.add_row("\n".join(keys), "-", rule)
-    return rows
+    rows.columns[0].no_wrap, rows.columns[1].max_width = True, 11
+    shown = [decision for decision in config.decisions if _matters(decision)]
+    for decision in shown:
+        text = format_bytes(decision.value) if decision.key.endswith("_bytes") else _value(decision.value)
+        why = Text.assemble(decision.rule, (f"; changes with {decision.would_change}", "dim"))
+        rows.add_row(decision.key, Text(text, style="bold magenta" if decision.pinned else "bold"), why)
+    return Group(rows, Text(f"{len(config.decisions) - len(shown)} further fields: --explain", style="dim"))
+
+
+def _matters(decision: Decision) -> bool:
+    honoured = not decision.passed_on.startswith("not passed on") and decision.value not in (None, {})
+    return honoured or decision.pinned
 
 
 def _value(value: JsonValue) -> str:
@@ -59,6 +57,8 @@ def _value(value: JsonValue) -> str:
             return "yes" if value else "no"
         case {"enabled": enabled, "mode": mode}:
             return str(mode) if enabled else "off"
+        case {"type": pooling, "normalize": normalizes}:
+            return f"{pooling}, normalized" if normalizes else str(pooling)
         case dict():
             return ", ".join(f"{key} {_value(item)}" for key, item in value.items())
         case float():
@@ -69,6 +69,8 @@ def _value(value: JsonValue) -> str:
 def _budget(budget: MemoryBudget) -> list[tuple[str, RenderableType]]:
     sizes = [(part.replace("_", " "), getattr(budget, f"{part}_bytes")) for part in _PARTS]
     requested = f"{format_bytes(budget.requested_bytes)} of {format_bytes(budget.device_total_bytes)}"
+    if budget.device_total_bytes is None:
+        requested = "the capacity is unknown: give --device-memory"
     verdict = Text.assemble((budget.verdict, BUDGET_STYLES[budget.verdict]), f", {requested}")
     return [("verdict", verdict), *((name, format_bytes(size)) for name, size in sizes if size != 0)]
 
