@@ -26,17 +26,17 @@ class Roofline:
         """Seconds for one prompt token in a step of `rows` tokens; causal attention sees half of the prompt."""
         case, rows = self.case, max(1, rows)
         context = case.workload.input_len / (1 if case.spec.is_encoder else 2)
-        flops = case.need.flops_per_token(samples=False) + case.need.attention_flops(context)
         read = case.need.read_bytes(rows, self.candidate.weights, samples=False)
-        return self._longer(flops * rows, read, rows) / rows
+        linears = case.need.flops_per_token(samples=False)
+        return self._longer(linears * rows, case.need.attention_flops(context) * rows, read, rows) / rows
 
     def step_s(self) -> float:
         """Seconds of one decode step of all sequences."""
         case, context = self.case, self.case.workload.input_len + self.case.workload.output_len / 2
-        flops = case.need.flops_per_token(samples=True) + case.need.attention_flops(context)
+        seqs, linears = self.shape.seqs, case.need.flops_per_token(samples=True)
         read = case.need.read_bytes(self.shape.seqs, self.candidate.weights, samples=True)
         read += self.shape.seqs * case.need.kv_read_bytes(context, self.candidate.weights.width)
-        return self._longer(flops * self.shape.seqs, read, self.shape.seqs)
+        return self._longer(linears * seqs, case.need.attention_flops(context) * seqs, read, seqs)
 
     def tokens_per_s(self) -> float:
         """Prompt tokens a second of a pooling model, generated ones of a generator."""
@@ -55,12 +55,28 @@ class Roofline:
         work = self.case.workload
         return work.input_len * self.prefill_s(min(self.shape.tokens, work.input_len))
 
-    def _longer(self, flops: float, read_bytes: float, rows: int) -> float:
-        rate = self.case.rates.at(self.candidate.compute, rows)
-        bandwidth = self.case.rates.bandwidth
-        arithmetic = flops / (rate * 1e9 * self.compute) if rate else 0.0
+    def _longer(self, linears: float, attention: float, read_bytes: float, rows: int) -> float:
+        """Seconds of a step with so many FLOPs in linears and in attention; operators of a layer begin one by one."""
+        case, law = self.case, _speed(self.case)
+        rate, bandwidth = case.rates.at(self.candidate.compute, rows), case.rates.bandwidth
+        arithmetic = linears / (rate * 1e9) + self._beside(attention, rows, rate) if rate else 0.0
         traffic = read_bytes / (bandwidth * 1e9 * self.bandwidth) if bandwidth else 0.0
-        return max(arithmetic, traffic) + self.case.spec.num_layers * float(_speed(self.case)["layer_us"]) * 1e-6
+        return max(arithmetic / self.compute, traffic) + case.spec.num_layers * float(law["layer_us"]) * 1e-6
+
+    def _beside(self, attention: float, rows: int, rate: float) -> float:
+        """Seconds of attention, norms, sums and activations, on vector units if the engine's law knows their share.
+
+        A layer passes over 4 hidden + intermediate values of a token: two norms, two sums and the activation.
+        """
+        case, law = self.case, _speed(self.case)
+        if "attention" not in law:
+            return attention / (rate * 1e9)
+        spec, vector = case.spec, case.rates.of("fp32")
+        operations = attention / float(law["attention"])
+        operations += (
+            float(law["value_flops"]) * rows * spec.num_layers * (4 * spec.hidden_size + spec.intermediate_size)
+        )
+        return operations / ((vector.gflops if vector else rate) * 1e9)
 
 
 def predict(case: Case, candidate: Candidate, shape: Shape, verdict: BudgetVerdict) -> Prediction:
@@ -75,16 +91,23 @@ def predict(case: Case, candidate: Candidate, shape: Shape, verdict: BudgetVerdi
     speed = _speed(case)
     shares = zip(speed["compute"], speed["bandwidth"], strict=True)
     low, value, high = (Roofline(case, candidate, shape, compute, bandwidth) for compute, bandwidth in shares)
-    rate = case.rates.of(candidate.compute)
     return Prediction(
         tokens_per_s=Estimate(value=value.tokens_per_s(), low=low.tokens_per_s(), high=high.tokens_per_s()),
         ttft_s=Estimate(value=value.ttft_s(), low=high.ttft_s(), high=low.ttft_s()),
         tpot_s=Estimate(value=value.step_s(), low=high.step_s(), high=low.step_s())
         if case.workload.output_len
         else Estimate(),
-        method=f"each step: the longer of FLOPs over {candidate.compute} {rate} and bytes over"
-        f" {case.rates.bandwidth:g} GB/s, at {speed['compute'][1]:.0%} and {speed['bandwidth'][1]:.0%} of them"
-        f" ({speed['source']})",
+        method=_method(case, candidate),
+    )
+
+
+def _method(case: Case, candidate: Candidate) -> str:
+    law, vector = _speed(case), case.rates.of("fp32")
+    beside = f", attention over {law['attention']:.0%} of fp32 {vector}" if "attention" in law and vector else ""
+    return (
+        f"each step: the longer of FLOPs over {candidate.compute} {case.rates.of(candidate.compute)}{beside} and bytes"
+        f" over {case.rates.bandwidth:g} GB/s, at {law['compute'][1]:.0%} and {law['bandwidth'][1]:.0%} of them"
+        f" ({law['source']})"
     )
 
 

@@ -16,6 +16,7 @@ from tests.unit.negotiate.cases import (
     QWEN3_8B,
     RTX,
     config,
+    descriptor,
     selection,
 )
 from vllm_probe.core.model import ModelSpec
@@ -33,6 +34,26 @@ def test_a_full_step_is_bound_by_arithmetic_at_the_measured_rate_of_its_rows() -
     assert found.prefill_s(512) == pytest.approx(flops / 960e9)
     assert found.tokens_per_s() == pytest.approx(960e9 / flops)
     assert found.ttft_s() == pytest.approx(512 * flops / 960e9)
+
+
+def test_the_bundled_runtime_computes_attention_and_norms_on_vector_units_and_begins_each_operator() -> None:
+    own = selection(MINILM, CPU, input_len=128).own
+    found = Roofline(own.case, own.candidate, own.shape)
+    linears = 2 * 6 * (4 * 384 * 384 + 2 * 384 * 1536) / 900e9
+    attention = 6 * 4 * 384 * 128 / (0.5 * 213e9)
+    values = 43 * 6 * (4 * 384 + 1536) / 213e9
+    assert found.prefill_s(256) == pytest.approx(linears + attention + values + 6 * 60e-6 / 256)
+
+
+def test_minilm_on_two_zen_4_cores_is_predicted_around_what_its_engine_and_server_reached() -> None:
+    """benchmarks/encoder_step.py: 22,400 to 24,800 tokens/s alone at best, 11,000 to 13,500 served beside a client."""
+    quick = descriptor(CPU, memory={"bandwidth_gb_s": 73.5})
+    speed = config(MINILM, quick, input_len=128, pins={"max_num_batched_tokens": 256}).predicted.tokens_per_s
+    assert speed.low is not None
+    assert speed.high is not None
+    assert speed.low < 11_000
+    assert 22_400 < speed.high < 24_800
+    assert "attention over 50% of fp32 213 GFLOP/s" in config(MINILM, quick).predicted.method
 
 
 def test_a_single_token_is_bound_by_the_bytes_it_reads() -> None:
