@@ -108,7 +108,9 @@ class Rates:
                 note = notes.get(f"/compute_units/{word}/curve/{index}")
                 if note and note.status in _DOUBTFUL:
                     rows.setdefault(note.status, []).append(point[0])
-            found += [f"{word} at {', '.join(map(str, at))} rows ({status})" for status, at in sorted(rows.items())]
+            for status, at in sorted(rows.items()):
+                whole = unit is not None and len(at) == len(unit.curve) > 1
+                found.append(f"{word} at {'all' if whole else ', '.join(map(str, at))} rows ({status})")
         bandwidth = notes.get("/memory/bandwidth_gb_s")
         if bandwidth and bandwidth.status in ("noisy", "throttled"):
             found.append(f"memory bandwidth ({bandwidth.status})")

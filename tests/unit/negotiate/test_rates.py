@@ -90,6 +90,10 @@ def test_what_was_measured_on_a_busy_device_is_named_with_what_to_do() -> None:
         " run `vllm-probe bench` while it is idle, negotiate again"
     )
     assert "bf16" not in (known.doubts(["fp32"]) or "")
+    everywhere = {f"/compute_units/bf16/curve/{index}": measured("throttled") for index in range(7)}
+    assert "device: bf16 at all rows (throttled); run" in str(
+        rates(replace(descriptor(CPU), measurements=everywhere)).doubts(["bf16"])
+    )
     assert rates(descriptor(CPU)).doubts(["bf16", "fp32"]) is None
 
 
