@@ -52,7 +52,7 @@ RTX = {
     "memory": {"bandwidth_gb_s": 256, "alignment_bytes": 256, "managed_memory_supported": True},
     "dma": {"engine_count": 2, "max_concurrent_transfers": 4},
 }
-H100 = {
+H100: dict[str, Any] = {
     "schema_version": "2.0",
     "device_type": "nvidia",
     "device": {"id": "0000:06:00.0", "vendor": "nvidia", "kind": "gpu", "arch": "sm_90"},

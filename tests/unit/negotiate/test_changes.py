@@ -8,7 +8,7 @@ import pytest
 from tests.unit.negotiate.cases import CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config, decision
 from vllm_probe.core.config import RuntimeConfig
 
-OTHER = {
+OTHER: dict[str, dict[str, Any]] = {
     "--concurrency": {"concurrency": 333},
     "--dtype": {"pins": {"dtype": "float32"}},
     "--engine": {"engine": "vllm"},

@@ -39,9 +39,16 @@ def decisions(config: RuntimeConfig) -> RenderableType:
     shown = [decision for decision in config.decisions if _matters(decision)]
     for decision in shown:
         text = format_bytes(decision.value) if decision.key.endswith("_bytes") else _value(decision.value)
-        why = Text.assemble(decision.rule, (f"; changes with {decision.would_change}", "dim"))
+        why = Text.assemble(decision.rule, *_instead(decision), (f"; changes with {decision.would_change}", "dim"))
         rows.add_row(decision.key, Text(text, style="bold magenta" if decision.pinned else "bold"), why)
     return Group(rows, Text(f"{len(config.decisions) - len(shown)} further fields: --explain", style="dim"))
+
+
+def _instead(decision: Decision) -> list[str]:
+    """The number formats that were not taken, each with the first of its reasons; the rest is in `--explain`."""
+    if decision.key != "dtype":
+        return []
+    return [f"; not {each.value}: {each.because.partition('; ')[0]}" for each in decision.rejected]
 
 
 def _matters(decision: Decision) -> bool:
