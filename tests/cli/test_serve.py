@@ -58,6 +58,15 @@ def test_a_config_of_another_machine_is_negotiated_again_with_its_pins(
     assert re.search(r"dtype +float32 +pinned", ended.out)
 
 
+def test_a_shape_without_weights_is_served_with_dummy_ones_only(cli: Cli) -> None:
+    model = "Qwen3-Embedding-0.6B"
+    assert cli("negotiate", "--model", model, "--capability", "cpu.json").code == 0
+    assert cli("serve", "--dry-run").error == "weights-unavailable"
+    ended = cli("serve", "--dry-run", "--load-format", "dummy")
+    assert ended.code == 0
+    assert f"would load {model} on cpu0" in ended.err
+
+
 def test_a_config_for_vllm_is_not_started(cli: Cli) -> None:
     assert cli(*NEGOTIATE, "--engine", "vllm").code == 0
     ended = cli("serve", "--dry-run")

@@ -75,7 +75,8 @@ def serve(
 
         def announce(url: str) -> None:
             until_ready.close()
-            terminal.say(f"ready on {url}; try:\n{_example(url, names, api_key)}")
+            asked = "[1, 2, 3]" if load_format == "dummy" else '"hello"'
+            terminal.say(f"ready on {url}; try:\n{_example(url, names, api_key, asked)}")
 
         from vllm_probe.runtime.server.app import ServerOptions
 
@@ -93,7 +94,7 @@ def serve(
         )
 
 
-def _example(url: str, names: tuple[str, ...], api_key: str | None) -> str:
+def _example(url: str, names: tuple[str, ...], api_key: str | None, asked: str) -> str:
     key = " -H 'Authorization: Bearer YOUR_KEY'" if api_key else ""
     model = f'"model": "{names[0]}", ' if names else ""
-    return f"curl -s {url}/v1/embeddings{key} -H 'Content-Type: application/json' -d '{{{model}\"input\": \"hello\"}}'"
+    return f"curl -s {url}/v1/embeddings{key} -H 'Content-Type: application/json' -d '{{{model}\"input\": {asked}}}'"
