@@ -46,6 +46,8 @@ MODEL = ("negotiate", "--model", "Qwen3-Embedding-0.6B")
         ((*MODEL, "--device", "gpu7"), 3, "device-not-found"),
         ((*MODEL, "--device-memory", "24 parsecs"), 2, "bad-usage"),
         ((*MODEL, "--capability", ASCEND, "--dtype", "float7"), 2, "bad-usage"),
+        ((*MODEL, "--capability", ASCEND, "--max-num-seqs", "0"), 2, "bad-usage"),
+        ((*MODEL, "--capability", ASCEND, "--gpu-memory-utilization", "0"), 2, "bad-usage"),
         ((*MODEL, "--capability", ASCEND, "--concurrency", "many"), 2, "bad-usage"),
         ((*MODEL, "--capability", ASCEND, "--output", "absent/runtime.json"), 2, "unwritable-output"),
         (("--replay", SCENE, *MODEL), 3, "no-descriptor"),

@@ -111,7 +111,7 @@ def negotiate(
         concurrency=concurrency,
         input_len=input_len,
         output_len=output_len,
-        pins={name: value for name in PINS if (value := given[name]) not in (None, False)},
+        pins={name: value for name in PINS if (value := given[name]) is not None and value is not False},
     )
     refused = api.refusal(config)
     renderer = "explanation" if explain else "config"
