@@ -1,6 +1,7 @@
 """What every command has in common: errors in two lines, exit codes, help, version, streams."""
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +66,21 @@ def test_an_expected_failure_is_an_exit_code_and_two_lines(
     ended = cli(*arguments)
     assert (ended.code, ended.error) == (code, error)
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("capability", "validate", "pipe.json"),
+        (*MODEL, "--capability", "pipe.json"),
+        ("--replay", "pipe.json", "detect"),
+        ("doctor", "--log", "pipe.json"),
+    ],
+)
+def test_no_command_waits_for_a_pipe(cli: Cli, arguments: tuple[str, ...]) -> None:
+    os.mkfifo("pipe.json")
+    ended = cli(*arguments)
+    assert (ended.code, ended.error) == (2, "unreadable-file")
 
 
 def test_near_misses_are_offered(cli: Cli) -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -11,15 +12,18 @@ from typing import Any
 from vllm_probe.core.errors import InvalidJson, UnreadableFile, UnwritableOutput
 
 MAX_DOCUMENT_BYTES = 16 << 20
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_document(path: Path, limit_bytes: int = MAX_DOCUMENT_BYTES) -> str:
     """The UTF-8 text of `path`.
 
     Raises:
-        UnreadableFile: absent, a folder, not permitted, over `limit_bytes`, or not UTF-8.
+        UnreadableFile: absent, no regular file, not permitted, over `limit_bytes`, or not UTF-8.
     """
     try:
+        if is_stream(path):  # reading a pipe would wait for whoever writes to it
+            raise UnreadableFile(f"{path} is a pipe or device", hint="name a regular file")
         if path.stat().st_size > limit_bytes:
             raise UnreadableFile(f"{path} is larger than {limit_bytes} bytes", hint="is this the right file?")
         with path.open("rb") as file:
@@ -30,19 +34,22 @@ def read_document(path: Path, limit_bytes: int = MAX_DOCUMENT_BYTES) -> str:
 
 
 def parse_json(text: str, source: str) -> Any:
-    """The value of JSON `text`; NaN, Infinity, duplicate keys and absurd nesting are refused.
+    """The value of JSON `text`; NaN, Infinity, duplicate keys, half a character and absurd nesting are refused.
 
     Raises:
         InvalidJson: with the line and column.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        if _SURROGATE.search(text):
+            _refuse_surrogates(value)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         raise InvalidJson(f"{source}: {error.msg} at {place}", hint="the file is not JSON") from error
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidJson(f"{source}: {reason}", hint="the file is not JSON that a tool would write") from error
+    return value
 
 
 def read_json(path: Path) -> Any:
@@ -81,7 +88,7 @@ def _replace(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except OSError:
+    except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
@@ -121,6 +128,13 @@ def _unwritable(path: Path, error: OSError) -> UnwritableOutput:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _refuse_surrogates(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a string holds half a character, \\u{ord(error.object[error.start]):04x}") from error
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -72,7 +72,26 @@ def test_a_folder_and_an_absent_file_are_unreadable(tmp_path: Path) -> None:
             read_json(path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", '{"a":1,"a":2}', "[" * 100_000, "1" * 10_000])
+def test_a_pipe_is_unreadable_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableFile, match="is a pipe or device"):
+        read_document(tmp_path / "pipe")
+
+
+def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_private(tmp_path / "x.json", "\ud800")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pair_of_surrogates_is_one_character() -> None:
+    assert parse_json('["\\ud83d\\ude00"]', "here") == ["\U0001f600"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "NaN", '{"a":1,"a":2}', "[" * 100_000, "1" * 10_000, '"\\ud800"', '{"\\uDFFF": 1}'],
+)
 def test_text_that_no_tool_would_write_is_not_json(text: str) -> None:
     with pytest.raises(InvalidJson):
         parse_json(text, "here")
@@ -81,4 +100,4 @@ def test_text_that_no_tool_would_write_is_not_json(text: str) -> None:
 @given(st.text(max_size=60))
 def test_any_text_gives_a_value_or_the_typed_error(text: str) -> None:
     with suppress(InvalidJson):
-        json.dumps(parse_json(text, "here"), allow_nan=False)
+        json.dumps(parse_json(text, "here"), ensure_ascii=False, allow_nan=False).encode()
