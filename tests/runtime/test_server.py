@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,13 +104,17 @@ def test_unknown_fields_and_user_are_ignored(app: FastAPI) -> None:
         ({"input": [[]]}, "input 0 is empty", "input"),
         ({"input": None}, "must be a string", "input"),
         ({"input": {"a": 1}}, "must be a string", "input"),
+        ({"input": [1, 2.0]}, "item 1 of input is not a token id", "input"),
+        ({"input": [[4], [5, True]]}, "item 1 of input 1 is not a token id", "input"),
+        ({"input": "a", "truncate_prompt_tokens": True}, "valid integer", "truncate_prompt_tokens"),
+        ({"input": "a", "dimensions": True}, "valid integer", "dimensions"),
         ({"input": ["a", 1]}, "must be a string", "input"),
         ({"input": [1.5]}, "must be a string", "input"),
         ({"input": [True]}, "must be a string", "input"),
         ({"input": [99]}, "token ids outside 0 to 15", "input"),
         ({"input": ["a"] * 2049}, "2049 inputs, the limit is 2048", "input"),
         ({"input": "a " * 63}, "64 tokens, but input 0 has 65", "input"),
-        ({}, "must be a string", "input"),
+        ({}, "Field required", "input"),
         ([], "should be an object", None),
         ({"input": "a", "encoding_format": "int8"}, "'float' or 'base64'", "encoding_format"),
         ({"input": "a", "dimensions": 16}, "32 dimensions", "dimensions"),
@@ -128,6 +133,17 @@ def test_a_bad_request_is_400(app: FastAPI, body: Any, message: str, param: str 
 )
 def test_what_is_not_json_is_400(app: FastAPI, body: bytes) -> None:
     assert_error(call(app, "POST", "/v1/embeddings", content=body), 400, "Invalid JSON")
+
+
+@pytest.mark.parametrize("item", [1.5, [], {}, None, "a"])
+def test_what_is_wrong_many_times_is_refused_without_an_error_for_each(app: FastAPI, item: Any) -> None:
+    tracemalloc.start()
+    try:
+        content = b'{"input": [' + json.dumps(item).encode() + f", {json.dumps(item)}".encode() * 200_000 + b"]}"
+        assert_error(call(app, "POST", "/v1/embeddings", content=content), 400, "input", "input")
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_unknown_model_is_404_and_an_alias_is_not(app: FastAPI) -> None:

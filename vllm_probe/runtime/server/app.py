@@ -40,7 +40,7 @@ class ServerOptions:
         api_key: bearer token that every route but /health and /live needs, null for none.
         served_model_names: names that requests may give; the first is answered with; default the model's own
             and the one in the config.
-        max_body_bytes: largest request body.
+        max_body_bytes: largest request body; 2048 inputs of 4 KiB by default.
         drain_timeout_s: how long admitted requests may take after SIGTERM.
     """
 
@@ -48,7 +48,7 @@ class ServerOptions:
     port: int = 8000
     api_key: str | None = None
     served_model_names: tuple[str, ...] = ()
-    max_body_bytes: int = 32 << 20
+    max_body_bytes: int = 8 << 20
     drain_timeout_s: float = 30.0
 
 
@@ -100,16 +100,14 @@ class _Routes:
         self._names = options.served_model_names or tuple(dict.fromkeys((engine.spec.name, engine.config.model)))
         self._created = int(time.time())
         self._metrics = Metrics(engine, self._names[0])
-        # One thread tokenizes, so that it never takes more than one core from the forward pass.
-        self._tokenizer = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        # One thread parses and tokenizes, so that it never takes more than one core from the forward pass.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
 
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the inputs."""
         begun_s = time.perf_counter()
-        asked = parse_request(await read_body(request, self._options.max_body_bytes))
-        if asked.model not in (None, *self._names):
-            raise ApiError(404, f"The model `{asked.model}` does not exist.", "model")
-        prompts = await asyncio.get_running_loop().run_in_executor(self._tokenizer, self._prepare, asked)
+        body = await read_body(request, self._options.max_body_bytes)
+        asked, prompts = await asyncio.get_running_loop().run_in_executor(self._reader, self._read, body)
         tokenized_s = time.perf_counter()
         result = await self._compute(prompts, request)
         if result is None:
@@ -119,14 +117,18 @@ class _Routes:
         self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
         return response
 
-    def _prepare(self, asked: EmbeddingRequest) -> Prompts:
-        return self._engine.prepare(
-            asked.inputs(),
+    def _read(self, body: bytes) -> tuple[EmbeddingRequest, Prompts]:
+        asked = parse_request(body)
+        if asked.model is not None and asked.model not in self._names:
+            raise ApiError(404, f"The model `{asked.model[:200]}` does not exist.", "model")
+        prompts = self._engine.prepare(
+            asked.input,
             dimensions=asked.dimensions,
             truncate_prompt_tokens=asked.truncate_prompt_tokens,
             truncation_side=asked.truncation_side,
             prompt_name=asked.prompt_name or asked.input_type,
         )
+        return asked, prompts
 
     async def _compute(self, prompts: Prompts, request: Request) -> Embeddings | None:
         """The vectors, or null when the client went away first; then what waits of it is dropped."""
