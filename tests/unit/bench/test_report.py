@@ -83,6 +83,14 @@ def test_values_stand_at_the_keys_of_version_one() -> None:
     assert document.primitives["linear"]["bf16"] == {"implementation": "packed", "second": "plain", "ratio": 1.25}
 
 
+def test_the_headline_rate_is_one_without_doubts_where_that_costs_little() -> None:
+    points = {32: reading(300.0), 512: reading(480.0), 1024: reading(500.0, "low", "noisy", 30.0)}
+    results = Results(readings={("bf16", rows): each for rows, each in points.items()})
+    document = report().capability(results)
+    assert document.compute_units["bf16"].throughput_gflops == 480.0
+    assert document.measurements["/compute_units/bf16/throughput_gflops"].status == "measured"
+
+
 def test_gaps_say_whether_they_are_unsupported_skipped_or_failed() -> None:
     document = report(only=frozenset({"memory"})).capability(some_results())
     found = {pointer: (document.measurements[pointer].status, reason) for pointer, reason in document.unknown.items()}
