@@ -228,6 +228,7 @@ def test_shards_and_prefixed_names_are_read(tiny: Path, tmp_path: Path, load: Lo
         ([[-1]], {}, "token ids outside 0 to 15"),
         (["\ud800"], {}, "not valid Unicode"),
         (["a " * 63], {}, "maximum context length is 64 tokens, but input 0 has 65"),
+        (["a " * 2049], {}, "is 64 tokens, but input 0 has 4098 characters, where 4096 are looked at"),
         (["a"], {"truncate_prompt_tokens": 65}, "must be -1 or between 3 and 64, not 65"),
         (["a"], {"truncate_prompt_tokens": 0}, "must be -1 or between 3 and 64, not 0"),
         (["a"], {"dimensions": 16}, "32 dimensions"),
@@ -238,6 +239,22 @@ def test_a_request_that_means_nothing_is_refused(
 ) -> None:
     with pytest.raises(RequestError, match=message):
         tiny_engine.embed(inputs, **options)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_of_an_endless_text_only_a_part_is_tokenized(tiny_engine: Engine, side: Any) -> None:
+    part, rest = "the river " * 410, "\ud800" * 1000  # what is tokenized must be Unicode, the rest is not looked at
+    found = tiny_engine.embed(
+        [rest + part if side == "left" else part + rest], truncate_prompt_tokens=-1, truncation_side=side
+    )
+    assert (found.num_truncated, found.prompt_tokens) == (1, 64)
+    short = tiny_engine.embed(["the river " * 40], truncate_prompt_tokens=-1, truncation_side=side)
+    assert torch.equal(found.vectors, short.vectors)
+
+
+def test_an_endless_text_of_few_tokens_counts_as_cut(tiny_engine: Engine) -> None:
+    found = tiny_engine.embed([" " * 10_000 + "river"], truncate_prompt_tokens=-1)
+    assert (found.num_truncated, found.prompt_tokens) == (1, 2)
 
 
 def test_the_first_token_ids_are_remarked_once(load: Load, caplog: pytest.LogCaptureFixture) -> None:

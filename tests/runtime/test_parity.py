@@ -75,9 +75,9 @@ def test_a_text_has_the_same_vector_in_any_batch(minilm: Engine, reference: Any,
 
 
 def test_truncated_texts_equal_sentence_transformers(minilm: Engine, reference: Any) -> None:
-    texts = [text_of(257), text_of(700), text_of(256), SENTENCES[1]]
+    texts = [text_of(257), text_of(700), text_of(256), SENTENCES[1], text_of(9000)]  # the last has 38,000 characters
     found = minilm.embed(texts, truncate_prompt_tokens=-1)
-    assert (found.num_truncated, found.prompt_tokens) == (2, 3 * 256 + 14)
+    assert (found.num_truncated, found.prompt_tokens) == (3, 4 * 256 + 14)
     assert_equal(found.vectors, expected(reference, texts), minilm.config.dtype)
 
 

@@ -215,6 +215,9 @@ def test_a_body_over_the_limit_is_413(tiny_engine: Engine) -> None:
     app = create_app(tiny_engine, ServerOptions(max_body_bytes=1000))
     assert_error(post(app, {"input": "a " * 500}), 413, "larger than 1000 bytes")
     assert post(app, {"input": "a " * 60}).status_code == 200
+    app = create_app(tiny_engine, ServerOptions())
+    assert_error(post(app, {"input": "a" * (8 << 20)}), 413, "larger than 8388608 bytes")
+    assert_error(post(app, {"input": "a" * (7 << 20)}), 400, "7340032 characters", "input")
 
 
 def test_the_openapi_document_describes_the_body(app: FastAPI) -> None:

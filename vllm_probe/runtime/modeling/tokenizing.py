@@ -20,6 +20,9 @@ _INPUT_TYPES = {"search_query": "query", "search_document": "document"}
 """`input_type` of Cohere's API to the prompt name that sentence-transformers checkpoints use for it."""
 
 _MAX_TOKENIZER_BYTES = 64 << 20
+_CHARS_PER_TOKEN = 64
+"""Characters of text that are looked at per token of the model's limit; English has 4 to 5, so that only runs of
+blanks or of the same word without end have more. Without a bound one text holds up the tokenizer for seconds."""
 _log = logging.getLogger(__name__)
 
 
@@ -73,7 +76,8 @@ class PromptReader:
         """Prompts of `inputs`; with `truncate_prompt_tokens` longer ones are cut.
 
         A cut keeps the special tokens at both ends, as sentence-transformers does. Where the last token is pooled,
-        token ids end with the tokenizer's terminal token like texts: it is appended where it is absent.
+        token ids end with the tokenizer's terminal token like texts: it is appended where it is absent. Of a text with
+        more than 64 characters per token of the model's limit only so many are tokenized, from the end that is kept.
 
         Raises:
             RequestError: no input, an empty or too long one, ids that the model does not have, an unknown prompt.
@@ -137,6 +141,12 @@ class PromptReader:
     def _read_text(self, text: str, limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
         if self._tokenizer is None:
             raise RequestError("the model has no tokenizer.json here: send token ids", "input")
+        most = _CHARS_PER_TOKEN * self._max_model_len
+        is_long = len(text) > most
+        if is_long and limit is None:
+            raise self._too_long(f"{place} has {len(text)} characters, where {most} are looked at")
+        if is_long:
+            text = text[-most:] if side == "left" else text[:most]
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -149,15 +159,16 @@ class PromptReader:
             encoding.truncate(limit - num_special, direction=side)
         ids: list[int] = self._tokenizer.post_process(encoding).ids
         assert self._terminal in (None, ids[-1])
-        return ids, cut
+        return ids, cut or is_long
 
     def _is_cut(self, num_tokens: int, limit: int | None, place: str) -> bool:
         if limit is None and num_tokens > self._max_model_len:
-            message = (
-                f"This model's maximum context length is {self._max_model_len} tokens, but {place} has {num_tokens}"
-            )
-            raise RequestError(f"{message}: shorten it or send truncate_prompt_tokens: -1")
+            raise self._too_long(f"{place} has {num_tokens}")
         return limit is not None and num_tokens > limit
+
+    def _too_long(self, found: str) -> RequestError:
+        message = f"This model's maximum context length is {self._max_model_len} tokens, but {found}"
+        return RequestError(f"{message}: shorten it or send truncate_prompt_tokens: -1")
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer | None:
