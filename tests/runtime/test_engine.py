@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from vllm_probe.core.errors import (
     BadUsage,
     DeviceUnavailable,
     InvalidModel,
+    SchemaViolation,
     UnsupportedModel,
     WeightsUnavailable,
 )
@@ -139,7 +140,15 @@ def test_the_model_is_warm_when_loading_is_over(load: Load) -> None:
         ({"max_num_batched_tokens": 63}, BadUsage, "max_num_batched_tokens 63 is less than max_model_len 64"),
         ({"max_model_len": 65, "max_num_batched_tokens": 128}, BadUsage, "more than the 64 positions"),
         ({"primitives": {"linear": "magic"}}, BadUsage, "no implementation 'magic' of linear"),
-        ({"dtype": "float8"}, DeviceUnavailable, "cpu0 has no linear in float8"),
+        ({"dtype": "float16"}, BadUsage, "/dtype: the bundled engine does not compute in 'float16'"),
+        ({"dtype": "float8"}, BadUsage, "/dtype: the bundled engine does not compute in 'float8'"),
+        ({"pooling": {"type": "max", "normalize": True}}, SchemaViolation, "/pooling/type: must be .*, not 'max'"),
+        ({"pooling": {"type": ["cls"]}}, SchemaViolation, "/pooling/type: must be .*'cls'"),
+        ({"pooling": {"type": None}}, SchemaViolation, "/pooling/type: must be .*, not None"),
+        ({"pooling": {"type": "cls", "normalize": "no"}}, SchemaViolation, "/pooling/normalize: must be .*, not 'no'"),
+        ({"pooling": {"normalize": 0}}, SchemaViolation, "/pooling/normalize: must be true or false, not 0"),
+        ({"threads": 5}, BadUsage, "/threads: 5 threads are more than the 4 logical CPUs of cpu0"),
+        ({"threads": 10**12}, BadUsage, "/threads"),
     ],
 )
 def test_a_config_that_cannot_run_is_refused(
@@ -152,6 +161,14 @@ def test_a_config_that_cannot_run_is_refused(
         adapter.memory()
 
 
+def test_a_number_format_that_the_device_lacks_is_refused(tiny: Path) -> None:
+    class Exact(FaultyAdapter):
+        linears: ClassVar = {"fp32": ("aten",)}
+
+    with pytest.raises(DeviceUnavailable, match="cpu0 has no linear in bf16"):
+        load_engine(tiny, Exact(), dtype="bfloat16")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -161,8 +178,10 @@ def test_a_config_that_cannot_run_is_refused(
 )
 def test_what_only_vllm_runs_is_offered_to_it(tiny: Path, change: dict[str, Any], reason: str) -> None:
     spec = replace(read_folder(tiny), **change)
+    adapter = FaultyAdapter()
+    adapter.set_device(CPU)
     with pytest.raises(UnsupportedModel, match=reason) as refused:
-        Engine.load(make_config(spec), spec, FaultyAdapter())
+        Engine.load(make_config(spec), spec, adapter)
     assert "--engine vllm" in refused.value.hint
 
 
@@ -177,8 +196,10 @@ def test_an_encoder_of_another_kind_is_refused(tiny: Path, change: dict[str, Any
 
 def test_a_shape_without_weights_is_refused(tiny: Path) -> None:
     spec = replace(read_folder(tiny), weights_path=None)
+    adapter = FaultyAdapter()
+    adapter.set_device(CPU)
     with pytest.raises(WeightsUnavailable):
-        Engine.load(make_config(spec), spec, FaultyAdapter())
+        Engine.load(make_config(spec), spec, adapter)
 
 
 @pytest.mark.parametrize("damage", ["missing", "shape", "none", "tokenizer"])

@@ -95,10 +95,12 @@ class Engine:
             UnsupportedModel: an architecture or quantization that only another engine runs.
             WeightsUnavailable: the model is only a shape.
             DeviceUnavailable: the device does not compute in the number format.
-            BadUsage: limits that contradict each other or the model, an implementation that does not exist.
+            BadUsage: limits that contradict each other, the model or the device; a number format or an implementation
+                that does not exist.
+            SchemaViolation: a pooling that does not exist.
             InvalidModel: damaged weights or tokenizer.
         """
-        check_runnable(config, spec, load_format)
+        check_runnable(config, spec, adapter.device, load_format)
         waiting = max_waiting_tokens or _WAITING_STEPS * config.max_num_batched_tokens
         report: Progress = lambda step, done, total: progress(step, done, total + 1)  # noqa: E731
         load = partial(load_embedder, config, spec, adapter, load_format, report)

@@ -1,18 +1,21 @@
 """Whether the engine can run a config, before anything is loaded."""
 
 from vllm_probe.core.config import RuntimeConfig
+from vllm_probe.core.device import Device
 from vllm_probe.core.errors import BadUsage, UnsupportedModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.runtime.executor.embedder import ARCHITECTURES, LoadFormat
 
+_DTYPES = ("float32", "bfloat16")  # what vectors are checked in; float16 overflows, and CPUs are slow in it
 
-def check_runnable(config: RuntimeConfig, spec: ModelSpec, load_format: LoadFormat) -> None:
-    """Refuses what the bundled engine does not run.
+
+def check_runnable(config: RuntimeConfig, spec: ModelSpec, device: Device, load_format: LoadFormat) -> None:
+    """Refuses what the bundled engine does not run on `device`.
 
     Raises:
         UnsupportedModel: an architecture, task or quantization that only another engine runs.
         WeightsUnavailable: the model is only a shape, and its weights are wanted.
-        BadUsage: limits that contradict each other or the model.
+        BadUsage: limits that contradict each other, the model or the device, another number format.
     """
     parts = config.tensor_parallel_size * config.pipeline_parallel_size
     refused = {
@@ -29,6 +32,10 @@ def check_runnable(config: RuntimeConfig, spec: ModelSpec, load_format: LoadForm
         )
     if spec.weights_path is None and load_format != "dummy":
         raise WeightsUnavailable(f"{spec.name} has no weights here", hint="give the folder of a checkpoint")
+    if config.dtype not in _DTYPES:
+        message = f"/dtype: the bundled engine does not compute in {config.dtype!r:.80}"
+        raise BadUsage(message, hint=f"negotiate with --dtype {' or '.join(_DTYPES)}")
+    _check_threads(config.threads, device)
     longest = min(spec.max_model_len, spec.num_positions - spec.position_offset or spec.max_model_len)
     if config.max_model_len > longest:
         message = f"max_model_len {config.max_model_len} is more than the {longest} positions of {spec.name}"
@@ -38,3 +45,11 @@ def check_runnable(config: RuntimeConfig, spec: ModelSpec, load_format: LoadForm
             f"max_num_batched_tokens {config.max_num_batched_tokens} is less than max_model_len {config.max_model_len}",
             hint="a prompt is embedded in one step: raise the first or lower the second",
         )
+
+
+def _check_threads(threads: int | None, device: Device) -> None:
+    """Refuses more than there are logical CPUs; libgomp ends the process where it cannot start them."""
+    available = device.details.get("logical_cpus")
+    if threads and isinstance(available, int) and threads > available:
+        message = f"/threads: {threads} threads are more than the {available} logical CPUs of {device.id}"
+        raise BadUsage(message, hint="negotiate again on this machine, or give at most that many")

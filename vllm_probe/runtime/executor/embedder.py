@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
 import torch
 
 from vllm_probe.core.adapter import Primitive
 from vllm_probe.core.config import RuntimeConfig
-from vllm_probe.core.errors import BadUsage, DeviceUnavailable
+from vllm_probe.core.errors import BadUsage, DeviceUnavailable, SchemaViolation
 from vllm_probe.core.model import ModelSpec, Pooling
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.values import ENGINE_DTYPES
@@ -23,6 +23,7 @@ from vllm_probe.vendors.torchbase import TorchAdapter
 LoadFormat: TypeAlias = Literal["auto", "safetensors", "dummy"]
 
 ARCHITECTURES = (*bert.ARCHITECTURES, *qwen3.ARCHITECTURES)
+_POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 _PRIMITIVES = (Primitive.LINEAR, Primitive.ATTENTION, Primitive.RMS_NORM, Primitive.ROPE)
 
 
@@ -70,9 +71,19 @@ def load_embedder(
 
 
 def pooling_of(config: RuntimeConfig, spec: ModelSpec) -> tuple[Pooling, bool]:
-    """How token states become one vector, and whether that is scaled: the config's word before the checkpoint's."""
+    """How token states become one vector, and whether that is scaled: the config's word before the checkpoint's.
+
+    Raises:
+        SchemaViolation: the config's word is none of those.
+    """
     stated = config.pooling or {}
-    return stated.get("type", spec.pooling or "mean"), stated.get("normalize", spec.normalizes)
+    method, normalizes = stated.get("type", spec.pooling or "mean"), stated.get("normalize", spec.normalizes)
+    if method not in _POOLINGS:
+        wanted = ", ".join(map(repr, _POOLINGS))
+        raise SchemaViolation(f"must be one of {wanted}, not {method!r:.80}", pointer="/pooling/type")
+    if not isinstance(normalizes, bool):
+        raise SchemaViolation(f"must be true or false, not {normalizes!r:.80}", pointer="/pooling/normalize")
+    return cast("Pooling", method), normalizes
 
 
 def _load_model(
