@@ -83,6 +83,35 @@ def test_no_command_waits_for_a_pipe(cli: Cli, arguments: tuple[str, ...]) -> No
     assert (ended.code, ended.error) == (2, "unreadable-file")
 
 
+@pytest.mark.parametrize("command", ["schema runtime", "--version", "--help"])
+@pytest.mark.parametrize(
+    ("streams", "code", "error"),
+    [
+        (">/dev/full", 2, "cannot write to stdout: No space left on device [unwritable-output]"),
+        (">/dev/full 2>/dev/full", 2, None),
+        (">&- 2>&-", 2, None),
+        (">&-", 2, "cannot write to stdout: it is closed [unwritable-output]"),
+        ("2>&-", 0, None),
+    ],
+)
+def test_a_stream_that_takes_nothing_is_no_bug_of_ours(command: str, streams: str, code: int, error: str) -> None:
+    if command == "--help" and ">&-" in streams:
+        code, error = 0, ""  # typer prints nothing without a stdout
+    line = f'exec "$0" -m vllm_probe {command} {streams}'
+    ended = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    assert ended.stderr.partition("\n")[0] == (f"error: {error}" if error else "")
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_log_on_stdin_may_hold_any_bytes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff no such error"), encoding="utf-8"))
+    assert cli("--replay", SCENE, "doctor", "--log", "-", "--json").json()["not_checked"]
+    monkeypatch.setattr(sys, "stdin", None)
+    ended = cli("--replay", SCENE, "doctor", "--log", "-")
+    assert (ended.code, ended.error) == (2, "unreadable-file")
+
+
 def test_near_misses_are_offered(cli: Cli) -> None:
     assert "did you mean 'detect'?" in cli("detec").err
     assert "all-MiniLM-L6-v2" in cli("negotiate", "--model", "all-MiniML").err

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from vllm_probe.cli.streams import write
 from vllm_probe.cli.terminal import Terminal
 
 COMMANDS = ("detect", "doctor", "bench", "capability", "negotiate", "serve", "adapter", "schema")
@@ -66,7 +67,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from vllm_probe.core.version import __version__
 
-        typer.echo(f"vllm-probe {__version__}")
+        write(f"vllm-probe {__version__}\n")
         raise typer.Exit
 
 

@@ -1,8 +1,8 @@
 """How a command ends: the exit code, and the `error:` and `hint:` lines of an expected failure."""
 
-import sys
 from typing import Final
 
+from vllm_probe.cli.streams import tell
 from vllm_probe.core.errors import MissingExtra, ProbeError
 
 EXTRA_OF: Final = {
@@ -20,7 +20,7 @@ EXTRA_OF: Final = {
 def report(error: ProbeError) -> int:
     """Prints `error: ... [code]` and `hint: ...` on stderr, each on one line, and gives the exit code."""
     message, hint = (" ".join(text.split()) for text in (str(error), error.hint))
-    sys.stderr.write(f"error: {message} [{error.code}]\nhint: {hint}\n")
+    tell(f"error: {message} [{error.code}]\nhint: {hint}\n")
     return error.exit_code
 
 

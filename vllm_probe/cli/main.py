@@ -8,13 +8,15 @@ import typer
 
 from vllm_probe.cli.app import app
 from vllm_probe.cli.exits import missing_extra, report
-from vllm_probe.core.errors import BadUsage, Bug, InternalError, Interrupted, ProbeError
+from vllm_probe.cli.streams import flush, open_stderr, tell
+from vllm_probe.core.errors import BadUsage, Bug, InternalError, Interrupted, ProbeError, UnwritableOutput
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `vllm-probe` with `arguments`, those of the process by default."""
+    open_stderr()
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     except Bug as error:
@@ -26,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         expected = missing_extra(error)
         return report(expected) if expected else _bug(error)
+    except OSError as error:
+        return _lost_output() or _bug(error)
     except Exception as error:  # noqa: BLE001 - the last resort, which keeps the traceback
         return _bug(error)
 
@@ -36,6 +40,7 @@ def _run(arguments: list[str]) -> int:
         with command.make_context("vllm-probe", arguments) as context:
             return int(command.invoke(context) or 0)
     except typer.Exit as end:
+        flush()
         return end.exit_code
     except _UsageError as error:
         raise _misplaced(error, command, arguments) or _bad_usage(error) from error
@@ -62,10 +67,19 @@ def _bad_usage(error: Any) -> BadUsage:
     )
 
 
+def _lost_output() -> int | None:
+    """Exit code where the help or the version could not be written."""
+    try:
+        flush()
+    except UnwritableOutput as error:
+        return report(error)
+    return None
+
+
 def _bug(error: Exception) -> int:
     import traceback
 
-    traceback.print_exception(error)
+    tell("".join(traceback.format_exception(error)))
     message = f"this is a bug in vllm-probe: {type(error).__name__}: {error}"
     hint = "please report it with the lines above and the folder that `vllm-probe doctor --record DIR` writes"
     kind = type(error) if isinstance(error, Bug) else InternalError

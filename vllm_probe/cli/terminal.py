@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vllm_probe.cli.streams import tell, write
 from vllm_probe.core.errors import BadUsage, ReplayRefused
 
 if TYPE_CHECKING:
@@ -77,19 +78,10 @@ class Terminal:
 
     def say(self, line: str) -> None:
         """Prints one line on stderr."""
-        sys.stderr.write(f"{line}\n")
+        tell(f"{line}\n")
 
     def progress(self, title: str) -> AbstractContextManager["Progress"]:
         """A `Progress` on stderr: a bar on a terminal, else one line per step."""
         from vllm_probe.cli.render.progress import bar, lines
 
         return bar(title) if sys.stderr.isatty() else lines(title)
-
-
-def write(text: str) -> None:
-    """Writes `text` to stdout; a reader that has gone away changes nothing about how the command ends."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

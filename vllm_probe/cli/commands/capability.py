@@ -46,7 +46,7 @@ def validate(
 
     Keys that this release does not know are warned of: a later one may have added them, or they are misspelt.
     """
-    from vllm_probe.cli.terminal import write
+    from vllm_probe.cli.streams import write
     from vllm_probe.core.errors import NotValid
     from vllm_probe.core.files import read_json
     from vllm_probe.core.schema import unknown_keys, violations

@@ -46,10 +46,9 @@ def doctor(
 
 
 def _log_text(path: Path | None) -> str | None:
-    import sys
-
+    from vllm_probe.cli.streams import read_stdin
     from vllm_probe.core.files import read_document
 
     if path is None:
         return None
-    return sys.stdin.read() if str(path) == "-" else read_document(path)
+    return read_stdin() if str(path) == "-" else read_document(path)

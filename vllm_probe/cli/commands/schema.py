@@ -12,7 +12,7 @@ def schema(
     name: Annotated[str, typer.Argument(metavar="NAME", help="capability, doctor, inventory, runtime or scene.")],
 ) -> None:
     """Prints the JSON Schema (Draft 2020-12) of a document."""
-    from vllm_probe.cli.terminal import write
+    from vllm_probe.cli.streams import write
     from vllm_probe.core.schema import schema_text
 
     write(schema_text(name))

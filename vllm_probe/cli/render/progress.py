@@ -1,9 +1,9 @@
 """Progress of long steps, always on stderr."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from vllm_probe.cli.streams import tell
 from vllm_probe.core.progress import Progress
 
 
@@ -39,7 +39,7 @@ def lines(title: str) -> Iterator[Progress]:
     def advance(step: str, done: int, total: int) -> None:
         nonlocal running, last
         if running and last < done:
-            sys.stderr.write(f"{title} {done}/{total}: {running}\n")
+            tell(f"{title} {done}/{total}: {running}\n")
         running, last = step, done
 
     yield advance

@@ -1,0 +1,64 @@
+"""The three streams of the process, any of which may be closed, full, or without a reader."""
+
+import os
+import sys
+from typing import TextIO
+
+from vllm_probe.core.errors import UnreadableFile, UnwritableOutput
+
+
+def write(text: str) -> None:
+    """Writes `text` to stdout; a reader that has gone away changes nothing about how the command ends.
+
+    Raises:
+        UnwritableOutput: stdout is closed or full.
+    """
+    if sys.stdout is None:
+        raise _unwritable("it is closed")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        _drop(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise _unwritable(error.strerror) from error
+
+
+def flush() -> None:
+    """Writes what the help and the version left in the buffer; raises as `write`."""
+    if sys.stdout is not None:
+        write("")
+
+
+def tell(text: str) -> None:
+    """Writes `text` to stderr, or nowhere when nobody can be told."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
+
+
+def open_stderr() -> None:
+    """Gives a process that was started without stderr one that takes everything."""
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - open until the end
+
+
+def read_stdin() -> str:
+    """All text on stdin; a byte that is not UTF-8 becomes U+FFFD.
+
+    Raises:
+        UnreadableFile: stdin is closed.
+    """
+    if sys.stdin is None:
+        raise UnreadableFile("cannot read stdin: it is closed", hint="pipe the text in, or name its file")
+    return sys.stdin.buffer.read().decode(errors="replace")
+
+
+def _drop(stream: TextIO) -> None:
+    """Sends what `stream` still holds nowhere, so that the interpreter does not fail on it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _unwritable(reason: str | None) -> UnwritableOutput:
+    return UnwritableOutput(f"cannot write to stdout: {reason}", hint="send it to a reader or to a file with room")
