@@ -82,6 +82,7 @@ def create_app(engine: Engine, options: ServerOptions) -> FastAPI:
     app = FastAPI(title="vllm-probe", version=__version__)
     schema = {"content": {"application/json": {"schema": EmbeddingRequest.model_json_schema()}}, "required": True}
     app.post("/v1/embeddings", openapi_extra={"requestBody": schema})(routes.embeddings)
+    app.get("/v1/models/{name:path}")(routes.model)
     for path in ("/v1/models", "/health", "/live", "/metrics", "/version"):
         app.get(path)(getattr(routes, path.rpartition("/")[2]))
     for kind in (ApiError, HTTPException, RequestError, QueueFull, QueueClosed, RequestFailed, Exception):
@@ -120,7 +121,7 @@ class _Routes:
     def _read(self, body: bytes) -> tuple[EmbeddingRequest, Prompts]:
         asked = parse_request(body)
         if asked.model is not None and asked.model not in self._names:
-            raise ApiError(404, f"The model `{asked.model[:200]}` does not exist.", "model")
+            raise _unknown_model(asked.model)
         prompts = self._engine.prepare(
             asked.input,
             dimensions=asked.dimensions,
@@ -144,9 +145,18 @@ class _Routes:
 
     async def models(self) -> Response:
         """The names that this server answers to."""
-        facts = {"object": "model", "created": self._created, "owned_by": "vllm-probe"}
-        facts |= {"root": self._engine.config.model, "max_model_len": self._engine.config.max_model_len}
-        return json_response({"object": "list", "data": [{"id": name, **facts} for name in self._names]})
+        return json_response({"object": "list", "data": [self._facts(name) for name in self._names]})
+
+    async def model(self, name: str) -> Response:
+        """One of them."""
+        if name not in self._names:
+            raise _unknown_model(name)
+        return json_response(self._facts(name))
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        config = self._engine.config
+        facts = {"id": name, "object": "model", "created": self._created, "owned_by": "vllm-probe"}
+        return {**facts, "root": config.model, "max_model_len": config.max_model_len}
 
     async def health(self) -> Response:
         """Whether requests will be answered: 503 while draining and when the engine does not move."""
@@ -182,7 +192,7 @@ class _Routes:
                 self._metrics.failed(error.reason)
                 answer = ApiError(500, str(error), x_should_retry="false")
             case HTTPException():
-                answer = ApiError(error.status_code, error.detail)
+                answer = ApiError(error.status_code, error.detail, **(error.headers or {}))
             case _:
                 answer = ApiError(500, "internal error")
         if answer.status < 500 and answer.status != 429:
@@ -193,3 +203,7 @@ class _Routes:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _unknown_model(name: str) -> ApiError:
+    return ApiError(404, f"The model `{name[:200]}` does not exist.", "model")

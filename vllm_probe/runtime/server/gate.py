@@ -20,7 +20,8 @@ class Gate:
     def __init__(self, app: ASGIApp, api_key: str | None, marks: Mapping[str, str]) -> None:
         self._app = app
         self._marks = marks
-        self._expected = f"Bearer {api_key}".encode() if api_key is not None else None
+        # As the argument or variable held it, which need not be UTF-8.
+        self._key = api_key.encode(errors="surrogateescape") if api_key is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers 401."""
@@ -42,9 +43,11 @@ class Gate:
             await refusal.response()(scope, receive, send_with_id)
 
     def _is_allowed(self, path: str, headers: Headers) -> bool:
-        if self._expected is None or path in _OPEN_PATHS:
+        """Whether the key is there, byte for byte; the scheme has no case (RFC 9110, section 11.1)."""
+        if self._key is None or path in _OPEN_PATHS:
             return True
-        return hmac.compare_digest(headers.get("authorization", "").encode(), self._expected)
+        scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
+        return hmac.compare_digest(key.strip(b" "), self._key) and scheme.lower() == b"bearer"
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
