@@ -291,6 +291,17 @@ def test_one_text_needs_no_list(tiny_engine: Engine) -> None:
     assert tiny_engine.embed("the river").vectors.shape == (1, 32)
 
 
+def test_one_list_of_token_ids_needs_no_list(tiny_engine: Engine) -> None:
+    one, listed = tiny_engine.embed([1, 8, 5, 2]), tiny_engine.embed([[1, 8, 5, 2]])
+    assert (one.prompt_tokens, one.vectors.tolist()) == (4, listed.vectors.tolist())
+
+
+def test_a_result_is_shown_without_its_bytes(tiny_engine: Engine) -> None:
+    shown = repr(tiny_engine.embed("the river"))
+    assert shown.startswith("Embeddings(dimensions=32, prompt_tokens=4, ")
+    assert "data" not in shown
+
+
 def test_its_own_width_may_be_asked_for(tiny_engine: Engine) -> None:
     assert tiny_engine.embed("the river", dimensions=32).dimensions == 32
 
@@ -307,12 +318,16 @@ def test_cut_token_ids_without_special_tokens_lose_their_end(tiny_engine: Engine
     assert torch.equal(found.vectors, tiny_engine.embed([[4, 5, 6]]).vectors)
 
 
-def test_without_a_tokenizer_only_token_ids_are_taken(tiny: Path, tmp_path: Path) -> None:
+def test_without_a_tokenizer_only_token_ids_are_taken(
+    tiny_engine: Engine, tiny: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "model.safetensors").write_bytes((tiny / "model.safetensors").read_bytes())
     spec = replace(read_folder(tiny), weights_path=str(tmp_path), folder=str(tmp_path))
     adapter = FaultyAdapter()
     adapter.set_device(CPU)
     engine = Engine.load(make_config(spec), spec, adapter)
+    assert (tiny_engine.reads_text, engine.reads_text) == (True, False)
+    assert "no tokenizer.json here: only token ids are taken" in caplog.text
     assert engine.embed([[4, 5]]).prompt_tokens == 2
     with pytest.raises(RequestError, match=r"no tokenizer\.json here: send token ids"):
         engine.embed("river")

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import Unpack, cast
 
 import torch
 
@@ -36,6 +36,7 @@ class Engine:
 
     Attributes:
         has_dummy_weights: the weights are random, so that vectors mean nothing.
+        reads_text: there is a tokenizer; without one only token ids are taken.
         stall_s: silence of the loop after which the engine is not healthy, at least four times its slowest step.
         observers: called in the loop thread with every step and its seconds.
     """
@@ -57,6 +58,7 @@ class Engine:
         self.observers: list[StepObserver] = []
         pooling, self._normalizes = pooling_of(config, spec)
         self._reader = PromptReader(spec, config.max_model_len, pooling)
+        self.reads_text = self._reader.reads_text
         self._queue = RequestQueue(
             Limits(
                 max_num_seqs=config.max_num_seqs,
@@ -108,6 +110,8 @@ class Engine:
         if load_format == "dummy":
             engine.has_dummy_weights = True
             _log.warning("%s has dummy weights: its vectors mean nothing", spec.name)
+        if not engine.reads_text:
+            _log.warning("%s has no tokenizer.json here: only token ids are taken", spec.name)
         engine._loaded.result()
         with ExitStack() as undo:
             undo.callback(engine.close)
@@ -128,7 +132,7 @@ class Engine:
 
     def embed(
         self,
-        inputs: str | Sequence[Input],
+        inputs: str | Sequence[Input] | Sequence[int],
         *,
         dimensions: int | None = None,
         **reading: Unpack[Reading],
@@ -136,7 +140,7 @@ class Engine:
         """Vectors of texts or token ids.
 
         Args:
-            inputs: texts, or token ids with their special tokens.
+            inputs: texts, or lists of token ids with their special tokens; one of either is taken as well.
             dimensions: width of the vectors, for models that were trained to be cut.
             reading: truncation and prompt, see `Reading`.
 
@@ -146,7 +150,8 @@ class Engine:
             QueueClosed: the engine is closed.
             RequestFailed: the computation failed.
         """
-        listed = [inputs] if isinstance(inputs, str) else inputs
+        is_one = isinstance(inputs, str) or (len(inputs) > 0 and isinstance(inputs[0], int))
+        listed = cast("Sequence[Input]", [inputs] if is_one else inputs)
         return self.submit(self.prepare(listed, dimensions=dimensions, **reading)).result()
 
     def prepare(self, inputs: Sequence[Input], *, dimensions: int | None = None, **reading: Unpack[Reading]) -> Prompts:

@@ -1,7 +1,7 @@
 """What a caller gets: the vectors of one request."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -22,7 +22,7 @@ class Embeddings:
         compute_s: time from then until all were done.
     """
 
-    data: bytearray
+    data: bytearray = field(repr=False)
     dimensions: int
     prompt_tokens: int
     num_truncated: int

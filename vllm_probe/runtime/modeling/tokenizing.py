@@ -56,7 +56,11 @@ class Reading(TypedDict, total=False):
 
 
 class PromptReader:
-    """Tokenizes for one model; safe to use from several threads."""
+    """Tokenizes for one model; safe to use from several threads.
+
+    Attributes:
+        reads_text: there is a tokenizer; without one only token ids are understood.
+    """
 
     def __init__(self, spec: ModelSpec, max_model_len: int, pooling: Pooling) -> None:
         """Loads tokenizer.json from the model's folder; without one only token ids are understood.
@@ -67,6 +71,7 @@ class PromptReader:
         self._spec = spec
         self._max_model_len = max_model_len
         self._tokenizer = _load_tokenizer(Path(spec.folder)) if spec.folder else None
+        self.reads_text = self._tokenizer is not None
         self._saw_token_ids = False  # LangChain sends those of another model: its issue 12854
         around: list[int] = self._tokenizer.encode("").ids if self._tokenizer else []
         self._specials = frozenset(around)
