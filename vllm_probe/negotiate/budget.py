@@ -9,6 +9,7 @@ from vllm_probe.core.units import GIB
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS
+from vllm_probe.negotiate.laws import by_device
 
 _ALL_GRAPHS = 51  # sizes captured by default for 256 sequences or more, vLLM 0.19 logs
 _POOLING_SLACK = 1.02  # room for block rounding when pooling keeps one step of keys and values
@@ -43,11 +44,11 @@ def account(case: Case, candidate: Candidate, shape: Shape) -> MemoryBudget:
         for moment in case.law["activation"].values()
         if case.spec.task == "generate" or not moment.get("generates")
     ]
-    on_cpu = case.engine["cpu_non_torch_gib"] if case.device_type == "cpu" else None
+    processes = by_device(case.engine["non_torch_by_device"], case.device_type)
     fixed = {
         "weights_bytes": case.need.rank_bytes(candidate.weights, case.ranks, case.stages),
         "activation_bytes": max(moments),
-        "non_torch_bytes": _gib(on_cpu["value"] if on_cpu else case.law["non_torch_gib"][ranks]),
+        "non_torch_bytes": _gib(processes.get("gib", case.law["non_torch_gib"][ranks])),
         "graph_bytes": _terms(case.law["graph"], sizes) if shape.has_graphs else 0,
     }
     limit, invalid = limit_bytes(case, fixed["graph_bytes"]), case.workload.reason is not None

@@ -63,7 +63,7 @@ def _compile(chosen: Sized) -> str:
 
 
 def _threads(chosen: Sized) -> str | None:
-    return None if chosen.case.device_type == "cpu" else "a CPU as the device"
+    return None if chosen.case.device["has_threads"] else "a CPU as the device"
 
 
 _KV_CACHE = ("kv_cache_dtype", "block_size", "num_kv_blocks", "kv_cache_memory_bytes")

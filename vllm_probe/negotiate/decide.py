@@ -178,7 +178,7 @@ def _ranks(record: Record, chosen: Sized) -> None:
 def _device(record: Record, chosen: Sized) -> None:
     case, capability = chosen.case, chosen.case.capability
     cores, budget = capability.device.num_units, case.request.threads
-    if case.device_type == "cpu":
+    if case.device["has_threads"]:
         threads = min(filter(None, (cores, budget)), default=None)
         rule = "one for each core that descriptor and process both have" if threads else "no core count is known"
         record.set("threads", threads, rule, descriptor=cores, process=budget)

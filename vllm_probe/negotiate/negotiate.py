@@ -12,6 +12,7 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.decide import Record
+from vllm_probe.negotiate.laws import by_device
 from vllm_probe.negotiate.predict import predict
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.select import Selection, alternatives, choose
@@ -63,8 +64,8 @@ def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
     if case.spec.weight_bytes is None and case.spec.num_parameters is None:
         found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
-    if case.engine["cpu_non_torch_gib"] and case.device_type == "cpu":
-        found.append(f"memory of the engine's processes: {case.engine['cpu_non_torch_gib']['source']}")
+    if processes := by_device(case.engine["non_torch_by_device"], case.device_type):
+        found.append(f"memory of the engine's processes: {processes['source']}")
     return tuple(dict.fromkeys(found))
 
 

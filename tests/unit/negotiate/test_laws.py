@@ -1,5 +1,6 @@
 """The data files: complete, sourced, and found by name and version."""
 
+import ast
 import inspect
 import itertools
 from pathlib import Path
@@ -92,3 +93,10 @@ def test_bands_follow_each_other_without_a_gap() -> None:
     bands = table("vllm")["bands"]
     numbers = [tuple(map(int, (row["from"] + "." + row["to"]).split("."))) for row in bands]
     assert all(before[3] + 1 == after[1] for before, after in itertools.pairwise(numbers))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.parent.glob("*.py")), ids=lambda path: path.stem)
+def test_no_rule_of_a_device_type_stands_in_code(path: Path) -> None:
+    names = {name for key, row in table("devices").items() for name in (key, *row["also"])} - {"*"}
+    literals = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    assert not names & literals
