@@ -2,17 +2,20 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from threading import Thread
+from typing import Self, TypeAlias, TypeVar
 
-from vllm_probe.core.errors import BadUsage
+from vllm_probe.core import codec
+from vllm_probe.core.errors import BadUsage, SchemaViolation
 from vllm_probe.core.plugin import API_VERSION, ENTRY_POINT_GROUP, VendorPlugin
 
+T = TypeVar("T")
 _HERE = Path(__file__).parent
 _ONLY_WHEN_NAMED = frozenset({"null"})
 _Source: TypeAlias = tuple[str, str, Callable[[], object]]
@@ -36,6 +39,26 @@ class RefusedPlugin:
     id: str
     reason: str
     evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What the code of a plug-in raised.
+
+    Attributes:
+        reason: the exception in a few words.
+        traceback: where it came from.
+    """
+
+    reason: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """What is kept of `error`."""
+        import traceback
+
+        return cls(f"raised {type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +150,26 @@ class _TorchGuard:
             raise ModuleNotFoundError("torch may not be imported by a plug-in that is registered", name=name)
 
 
+def apart(call: Callable[[], T]) -> "T | Raised":
+    """What `call` gives or raises, in a thread of its own; what it prints goes to stderr.
+
+    A `KeyboardInterrupt` there is the plug-in's: Ctrl-C reaches the main thread, which waits here.
+    """
+    outcome: list[T | Raised] = []
+
+    def run() -> None:
+        try:
+            outcome.append(call())
+        except BaseException as error:  # noqa: BLE001 - isolation point: a plug-in may raise anything
+            outcome.append(Raised.of(error))
+
+    thread = Thread(target=run, daemon=True)
+    with redirect_stdout(sys.stderr):
+        thread.start()
+        thread.join()
+    return outcome[0]
+
+
 def _register(
     name: str, distribution: str, load: Callable[[], object], known: dict[str, VendorPlugin]
 ) -> VendorPlugin | RefusedPlugin:
@@ -136,32 +179,39 @@ def _register(
     guard = _TorchGuard()
     sys.meta_path.insert(0, guard)
     try:
-        plugin = load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - isolation point: a plug-in may raise anything
-        import traceback
-
-        reason = "imports torch when it is registered" if guard.asked else f"raised {type(error).__name__}: {error}"
-        return refuse("PLG-03" if guard.asked else "PLG-02", reason, traceback.format_exc())
+        found = apart(lambda: _judged(name, load(), known))
     finally:
         sys.meta_path.remove(guard)
+    evidence = (found.traceback,) if isinstance(found, Raised) else ()
     if guard.asked:
-        return refuse("PLG-03", "imports torch when it is registered")
+        return refuse("PLG-03", "imports torch when it is registered", *evidence)
+    if isinstance(found, Raised):
+        return refuse("PLG-02", found.reason, *evidence)
+    return found if isinstance(found, VendorPlugin) else refuse(*found)
+
+
+def _judged(name: str, plugin: object, known: dict[str, VendorPlugin]) -> VendorPlugin | tuple[str, str]:
+    """`plugin` when it keeps the contract, else the row of what it breaks and the reason."""
     version = getattr(plugin, "api_version", API_VERSION)
     if version != API_VERSION:
-        return refuse("PLG-01", f"is for plug-in contract {version!r}, this release has {API_VERSION}")
+        return "PLG-01", f"is for plug-in contract {version!r}, this release has {API_VERSION}"
     if name in known:
-        return refuse("PLG-04", "its name is taken by a plug-in that was found before")
+        return "PLG-04", "its name is taken by a plug-in that was found before"
     if not isinstance(plugin, VendorPlugin):
-        return refuse("PLG-04", f"is {type(plugin).__name__}, not a VendorPlugin")
+        return "PLG-04", f"is {type(plugin).__name__}, not a VendorPlugin"
+    try:
+        codec.from_json(VendorPlugin, codec.to_json(plugin))
+    except SchemaViolation as error:
+        return "PLG-04", str(error)
     if plugin.name != name or not plugin.device_types:
-        return refuse("PLG-04", f"calls itself {plugin.name!r} with the device types {plugin.device_types!r}")
+        return "PLG-04", f"calls itself {plugin.name!r} with the device types {plugin.device_types!r}"
     names = (plugin.probe, plugin.checks, plugin.adapter, plugin.capabilities)
     missing = [text for text in names if text is not None and not _resolvable(text)]
-    return refuse("PLG-04", f"names {missing[0]!r}, which is not here") if missing else plugin
+    return ("PLG-04", f"names {missing[0]!r}, which is not here") if missing else plugin
 
 
 def _resolvable(text: str) -> bool:
-    """Whether the module of `package.module:name` can be found, without importing it."""
+    """Whether the module of `package.module:name` can be found; only the packages around it are imported."""
     module, _, name = text.partition(":")
     try:
         return bool(name) and find_spec(module) is not None

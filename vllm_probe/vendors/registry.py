@@ -1,18 +1,23 @@
 """PortableDeviceManager: owns the vendor plug-ins and runs each of them apart from the others."""
 
+import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stdout
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from vllm_probe.core import codec
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefused, RecordingIncomplete
 from vllm_probe.core.plugin import Check, ProbeResult, VendorPlugin
 from vllm_probe.core.rows import FixText, Row
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.pci import accelerators
-from vllm_probe.vendors.plugins import RefusedPlugin, discover_plugins
+from vllm_probe.vendors.plugins import Raised, RefusedPlugin, apart, discover_plugins
 
 if TYPE_CHECKING:
     from vllm_probe.core.adapter import HardwareAdapter
@@ -96,11 +101,12 @@ class PortableDeviceManager:
             threading.Thread(target=self._ask, args=(plugin, answers), name=f"probe-{plugin.name}", daemon=True)
             for plugin in asked
         ]
-        for thread in threads:
-            thread.start()
-        deadline = time.monotonic() + timeout_s
-        for thread in threads:
-            thread.join(max(deadline - time.monotonic(), 0))
+        with redirect_stdout(sys.stderr):  # a document may follow on stdout
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + timeout_s
+            for thread in threads:
+                thread.join(max(deadline - time.monotonic(), 0))
         in_time = dict(answers)
         for plugin in asked:
             if plugin.name not in in_time:
@@ -141,18 +147,19 @@ class PortableDeviceManager:
         """The doctor's checks of every plug-in; a plug-in whose checks cannot be imported joins `refused`."""
         found: list[Check] = []
         for plugin in self.plugins:
-            try:
-                found += _resolve(plugin.checks) if plugin.checks else ()
-            except Exception as error:  # noqa: BLE001 - isolation point: a plug-in may raise anything
+            checks = apart(partial(_load_checks, plugin))
+            if isinstance(checks, Raised):
                 self.refused += (
                     RefusedPlugin(
                         name=plugin.name,
                         distribution=self.distributions.get(plugin.name, plugin.name),
                         id="PLG-02",
-                        reason=f"raised {type(error).__name__}: {error}",
-                        evidence=(_traceback(),),
+                        reason=checks.reason,
+                        evidence=(checks.traceback,),
                     ),
                 )
+            else:
+                found += checks
         return tuple(found)
 
     def _asked(self) -> list[VendorPlugin]:
@@ -173,14 +180,12 @@ class PortableDeviceManager:
 
     def _ask(self, plugin: VendorPlugin, answers: dict[str, ProbeResult]) -> None:
         try:
-            answer = _resolve(plugin.probe)(self.host)
-            if not isinstance(answer, ProbeResult):
-                raise TypeError(f"gave {type(answer).__name__}, not a ProbeResult")  # noqa: TRY301 - reported below
+            answer = _checked(_resolve(plugin.probe)(self.host))
         except RecordingIncomplete as error:
             answer = ProbeResult(findings=(self._finding("REC-01", plugin.name, str(error)),))
-        except Exception as error:  # noqa: BLE001 - isolation point: a plug-in may raise anything
-            reason = f"raised {type(error).__name__}: {error}"
-            answer = ProbeResult(findings=(self._finding("PLG-05", plugin.name, reason, (_traceback(),)),))
+        except BaseException as error:  # noqa: BLE001 - isolation point: a plug-in may raise anything
+            raised = Raised.of(error)
+            answer = ProbeResult(findings=(self._finding("PLG-05", plugin.name, raised.reason, (raised.traceback,)),))
         answers[plugin.name] = answer
 
     def _merged(self, answers: dict[str, ProbeResult]) -> ProbeResult:
@@ -218,16 +223,39 @@ class PortableDeviceManager:
         return ROWS[row].finding(None, evidence, name=name, distribution=distribution, reason=reason, others=others)
 
 
+def _checked(answer: object) -> ProbeResult:
+    """`answer` when it can stand in a document."""
+    if not isinstance(answer, ProbeResult):
+        raise TypeError(f"gave {type(answer).__name__}, not a ProbeResult")
+    for kind, items in ((Device, answer.devices), (Finding, answer.findings), (str, answer.unknown)):
+        for item in items:
+            if not isinstance(item, kind):
+                raise TypeError(f"gave {type(item).__name__}, not a {kind.__name__}")
+    codec.from_json(ProbeResult, json.loads(codec.dumps(answer).encode()))
+    return answer
+
+
+def _load_checks(plugin: VendorPlugin) -> tuple[Check, ...]:
+    checks = tuple(_resolve(plugin.checks)) if plugin.checks else ()
+    for check in checks:
+        if not isinstance(check, Check):
+            raise TypeError(f"{plugin.checks} holds {type(check).__name__}, not a Check")
+    return checks
+
+
 def _load_adapter(name: str, adapter: str) -> AdapterFactory:
     try:
-        factory: AdapterFactory = _resolve(adapter)
+        with redirect_stdout(sys.stderr):
+            factory: AdapterFactory = _resolve(adapter)
+    except KeyboardInterrupt:
+        raise
     except ModuleNotFoundError as error:
         if error.name == "torch":
             raise MissingExtra(
                 f"the adapter {name} needs torch", hint="run `pip install 'vllm-probe[runtime]'`"
             ) from error
         raise PluginRefused(f"the adapter {name}: {error}", hint="install what it needs") from error
-    except Exception as error:  # isolation point: a plug-in may raise anything
+    except BaseException as error:  # isolation point: a plug-in may raise anything
         raise PluginRefused(
             f"the adapter {name} raised {type(error).__name__}: {error}", hint="update the plug-in or leave it out"
         ) from error
@@ -238,9 +266,3 @@ def _resolve(text: str) -> Any:
     """The object that `package.module:object` names."""
     module, _, name = text.partition(":")
     return getattr(import_module(module), name)
-
-
-def _traceback() -> str:
-    import traceback
-
-    return traceback.format_exc()

@@ -86,6 +86,10 @@ def test_an_unknown_name_is_an_error_that_lists_the_known() -> None:
         (good("acme", version=7), "PLG-01", "is for plug-in contract 7, this release has 1"),
         ("raise OSError('no such driver')", "PLG-02", "raised OSError: no such driver"),
         ("import sys; sys.exit(3)", "PLG-02", "raised SystemExit: 3"),
+        ("raise KeyboardInterrupt", "PLG-02", "raised KeyboardInterrupt: "),
+        ("class Odd(BaseException): ...\nraise Odd(1)", "PLG-02", "raised Odd: 1"),
+        (good("acme").replace('probe="acme_probe:probe"', "probe=5"), "PLG-04", "/probe: is a number, not a string"),
+        (good("acme").replace('("acme",)', "(1,)"), "PLG-04", "/device_types/0: is a number, not a string"),
         ("PLUGIN = 5", "PLG-04", "is int, not a VendorPlugin"),
         (good("emca"), "PLG-04", "calls itself 'emca' with the device types ('emca',)"),
         (good("acme", probe="acme_probe"), "PLG-04", "names 'acme_probe', which is not here"),
@@ -99,6 +103,29 @@ def test_a_bad_plug_in_is_refused_by_name_and_disturbs_nothing(
     refused = the_refused()
     assert (refused.name, refused.distribution, refused.id, refused.reason) == ("acme", "acme-dist", row, reason)
     assert "cpu" in names(None)
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "reason"),
+    [
+        ("1 / 0", "PLG-02", "raised ZeroDivisionError: division by zero"),
+        ("import torch", "PLG-03", "imports torch when it is registered"),
+    ],
+)
+def test_the_package_around_a_probe_is_imported_with_the_same_care(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, row: str, reason: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    (tmp_path / "around_probe").mkdir()
+    (tmp_path / "around_probe" / "__init__.py").write_text(source, encoding="utf-8")
+    install("acme", good("acme", probe="around_probe.inner:probe"))
+    assert (the_refused().id, the_refused().reason) == (row, reason)
+
+
+def test_what_a_plug_in_prints_stays_out_of_the_document(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("acme", f"print('hello')\n{good('acme')}")
+    assert names("acme") == ["acme"]
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_what_a_plug_in_raised_is_kept_with_its_traceback(install: Install) -> None:

@@ -51,6 +51,24 @@ def shapeless(host: Host) -> Any:
     return []
 
 
+def deviceless(host: Host) -> Any:
+    devices: Any = ({"id": "0000:41:00.0"},)
+    return ProbeResult(devices=devices)
+
+
+def unprintable(host: Host) -> Any:
+    return ProbeResult(devices=(Device(id="x0", vendor="bad", kind="npu", details={"host": host}),))
+
+
+def interrupting(host: Host) -> ProbeResult:
+    raise KeyboardInterrupt
+
+
+def chatting(host: Host) -> ProbeResult:
+    print("found nothing")  # noqa: T201 - what is tested
+    return ProbeResult()
+
+
 def unrecorded(host: Host) -> ProbeResult:
     raise RecordingIncomplete("the recording does not hold `read /x`", hint="record it again")
 
@@ -77,6 +95,13 @@ def test_devices_are_sorted_by_id_and_keep_their_reasons() -> None:
     [
         ("raising", "PLG-05", "The probe of bad failed: it raised KeyError: 'VRAM'."),
         ("shapeless", "PLG-05", "The probe of bad failed: it raised TypeError: gave list, not a ProbeResult."),
+        ("deviceless", "PLG-05", "The probe of bad failed: it raised TypeError: gave dict, not a Device."),
+        (
+            "unprintable",
+            "PLG-05",
+            "The probe of bad failed: it raised TypeError: Object of type ReplayHost is not JSON",
+        ),
+        ("interrupting", "PLG-05", "The probe of bad failed: it raised KeyboardInterrupt: "),
         ("missing", "PLG-05", f"The probe of bad failed: it raised AttributeError: module '{HERE}' has no"),
         ("hanging", "PLG-06", "The probe of bad did not answer in 0.05 s, so its devices are missing."),
         ("same_card", "PLG-07", "The probe of bad reports 0000:41:00.0, which good reports too."),
@@ -91,6 +116,11 @@ def test_a_failing_probe_costs_its_own_devices_only(probe: str, row: str, cause:
     assert finding.cause.startswith(cause)
     assert finding.fix[0].command == "export VLLM_PROBE_PLUGINS=good"
     assert not finding.blocking
+
+
+def test_what_a_probe_prints_stays_out_of_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    manager(plugin("good", "chatting")).probe_devices()
+    assert capsys.readouterr() == ("", "found nothing\n")
 
 
 ROOT = "/sys/bus/pci/devices/0000:41:00.0"
