@@ -7,7 +7,7 @@ from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import Engine
 from vllm_probe.negotiate.laws import Row, band, device_row, table
 from vllm_probe.negotiate.rates import Rates
-from vllm_probe.negotiate.request import Request, Workload, check_pins, workload_of
+from vllm_probe.negotiate.request import Request, Workload, check_block_size, check_pins, workload_of
 from vllm_probe.negotiate.requirements import Requirements, analyse
 
 
@@ -86,6 +86,8 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     name, device = device_row(capability.device_type)
     rates = Rates(capability, device)
     request = check_pins(request, spec, engine["max_ranks"])
+    if request.engine == "vllm":
+        check_block_size(request, name, device["block_sizes"])
     warnings = [outside, *rates.suspects(), refusal_of(request.engine, spec)]
     total = request.device_memory_bytes or memory.total_bytes or memory.usable_bytes
     usable = request.device_memory_bytes or memory.usable_bytes or total

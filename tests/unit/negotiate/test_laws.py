@@ -100,3 +100,9 @@ def test_no_rule_of_a_device_type_stands_in_code(path: Path) -> None:
     names = {name for key, row in table("devices").items() for name in (key, *row["also"])} - {"*"}
     literals = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
     assert not names & literals
+
+
+@pytest.mark.parametrize("name", table("devices"))
+def test_the_block_size_of_a_device_type_is_one_that_it_takes(name: str) -> None:
+    row = table("devices")[name]
+    assert row["block_size"] in row["block_sizes"] == sorted(row["block_sizes"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.negotiate.cases import EMBEDDING, GLM_5_3, MINILM, QWEN3_8B
+from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GLM_5_3, MINILM, QWEN3_8B, RTX, case
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.negotiate.request import Request, check_pins, ranks_of, workload_of
@@ -89,3 +89,24 @@ def test_ranks_divide_the_heads_and_divide_or_repeat_the_key_heads() -> None:
     assert ranks_of(QWEN3_8B.num_heads, QWEN3_8B.num_kv_heads) == (1, 2, 4, 8, 16, 32)
     assert ranks_of(40, 8) == (1, 2, 4, 8, 40)
     assert ranks_of(GLM_5_3.num_heads, GLM_5_3.num_kv_heads)[-1] == 64
+
+
+@pytest.mark.parametrize(
+    ("document", "size", "sizes"),
+    [
+        (RTX, 7, "16, 32, 64, 128, 256"),
+        (RTX, 8, "16, 32, 64, 128, 256"),
+        (CPU, 1, "16, 32, 64, 128, 256"),
+        (ASCEND, 256, "16, 32, 64, 128"),
+    ],
+)
+def test_a_block_size_that_the_engine_does_not_take_there_is_bad_usage(
+    document: dict[str, Any], size: int, sizes: str
+) -> None:
+    with pytest.raises(BadUsage, match=f"--block-size {size}: vllm on ") as caught:
+        case(QWEN3_8B, document, engine="vllm", pins={"block_size": size})
+    assert caught.value.hint == f"give one of {sizes}, or none"
+
+
+def test_a_block_size_means_nothing_to_an_engine_without_blocks() -> None:
+    assert case(MINILM, CPU, pins={"block_size": 7}).request.pins == {"block_size": 7}
