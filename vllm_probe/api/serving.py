@@ -111,7 +111,7 @@ def serve(  # noqa: PLR0913 - what a server needs
     on_busy: OnBusy,
     busy_timeout_s: float,
     progress: Progress,
-    on_ready: Callable[[str], object],
+    on_ready: Callable[[str, bool], object],
 ) -> int:
     """Serves `config` until a signal; the exit code. The port is taken before the device, the device before loading.
 

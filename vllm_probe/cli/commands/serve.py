@@ -73,9 +73,9 @@ def serve(
     with ExitStack() as until_ready:
         progress = until_ready.enter_context(terminal.progress("load"))
 
-        def announce(url: str) -> None:
+        def announce(url: str, reads_text: bool) -> None:
             until_ready.close()
-            asked = "[1, 2, 3]" if load_format == "dummy" else '"hello"'
+            asked = '"hello"' if reads_text else "[1, 2, 3]"
             terminal.say(f"ready on {url}; try:\n{_example(url, names, api_key, asked)}")
 
         from vllm_probe.runtime.server.app import ServerOptions

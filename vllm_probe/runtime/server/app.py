@@ -56,7 +56,7 @@ def serve(
     engine: Engine,
     options: ServerOptions,
     listener: socket.socket | None = None,
-    on_ready: Callable[[str], object] = str,
+    on_ready: Callable[[str, bool], object] = lambda _url, _reads_text: None,
 ) -> int:
     """Serves `engine` until SIGTERM or SIGINT, then drains; a second signal aborts.
 
@@ -64,7 +64,7 @@ def serve(
         engine: a loaded engine; the caller closes it.
         options: address, key and limits.
         listener: what `lifecycle.bind` gave; without it the address is bound now.
-        on_ready: called with the base URL once requests are accepted.
+        on_ready: called with the base URL and whether texts are understood, once requests are accepted.
 
     Returns:
         0 after everything admitted was answered, 130 when it was aborted.
@@ -73,7 +73,8 @@ def serve(
         PortInUse: another process listens on the address.
     """
     app = create_app(engine, options)
-    return run(app, engine, listener or bind(options.host, options.port), options.drain_timeout_s, on_ready)
+    listener = listener or bind(options.host, options.port)
+    return run(app, engine, listener, options.drain_timeout_s, lambda url: on_ready(url, engine.reads_text))
 
 
 def create_app(engine: Engine, options: ServerOptions) -> FastAPI:
