@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "doctor-healthy": ("--replay", HOSTS / "cpu-healthy", "doctor"),
     "capability-show": ("capability", "show", NULL),
     "capability-show-1": ("capability", "show", ASCEND),
-    "capability-list": ("capability", "list"),
+    "capability-list": ("--replay", HOSTS / "cpu-healthy", "capability", "list"),
     "capability-diff": ("capability", "diff", ASCEND, NULL),
     "negotiate": ("--replay", HOSTS / "cpu-healthy", *ON_ASCEND),
     "negotiate-explain": ("--replay", HOSTS / "cpu-healthy", *ON_ASCEND, "--explain"),
