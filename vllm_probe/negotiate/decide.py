@@ -8,6 +8,7 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, limit_bytes, residual_bytes
 from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.changes import would_change
+from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
@@ -78,7 +79,7 @@ def _formats(record: Record, selection: Selection) -> None:
         accuracy=table("methods").get(candidate.quantization, {}).get("accuracy", "as the checkpoint's"),
     )
     rule = "as the activations: an 8-bit cache gains little where memory is not short"
-    per_token = case.need.kv_bytes_per_token(candidate.weights.width, case.ranks)
+    per_token = case.need.kv_bytes_per_token(WIDTHS[chosen.shape.kv_dtype], case.ranks)
     if not case.keeps_kv:
         record.set("kv_cache_dtype", None, _NO_KV)
     else:

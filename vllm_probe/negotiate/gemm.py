@@ -72,6 +72,10 @@ class Gemm:
         """Floating-point operations of one token, a multiply-add counted as 2."""
         return 2 * self.k * self.n * self.active
 
+    def shards(self, ranks: int) -> int:
+        """Parts that `ranks` tensor-parallel ranks divide it into."""
+        return 1 if self.replicated else ranks
+
     def stored_bytes(self, weights: WeightFormat) -> float:
         """Bytes of all copies in memory."""
         bits, row_bytes = weights.storage(self.part)

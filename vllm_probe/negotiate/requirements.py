@@ -43,9 +43,9 @@ class Requirements:
         """Linear weights that one generated token passes through."""
         return self.flops_per_token(samples=True) // 2
 
-    def flops_per_token(self, *, samples: bool) -> int:
-        """FLOPs of one token in all linears, the output projection only where a token is sampled."""
-        return sum(gemm.flops_per_token for gemm in self.gemms if samples or gemm.name != "lm_head")
+    def flops_per_token(self, *, samples: bool, ranks: int = 1) -> int:
+        """FLOPs of one token in all linears of a rank, the output projection only where a token is sampled."""
+        return sum(gemm.flops_per_token // gemm.shards(ranks) for gemm in self._used(samples))
 
     def attention_flops(self, context: float) -> float:
         """FLOPs of one token's attention over `context` others.
@@ -94,9 +94,12 @@ class Requirements:
         inside = sum(gemm.stored_bytes(weights) for gemm in self.gemms if gemm.name != "lm_head")
         return round(inside / self.spec.num_layers)
 
-    def read_bytes(self, rows: int, weights: WeightFormat, *, samples: bool) -> float:
-        """Weight bytes that a step of `rows` tokens reads."""
-        return sum(gemm.read_bytes(rows, weights) for gemm in self.gemms if samples or gemm.name != "lm_head")
+    def read_bytes(self, rows: int, weights: WeightFormat, *, samples: bool, ranks: int = 1) -> float:
+        """Weight bytes that a step of `rows` tokens reads on one rank."""
+        return sum(gemm.read_bytes(rows, weights) / gemm.shards(ranks) for gemm in self._used(samples))
+
+    def _used(self, samples: bool) -> tuple[Gemm, ...]:
+        return tuple(gemm for gemm in self.gemms if samples or gemm.name != "lm_head")
 
     def kv_bytes_per_layer(self, width: int, ranks: int = 1, group: AttentionGroup | None = None) -> int:
         """Bytes of one cache entry in one layer of `group` on one rank, 0 for encoders and linear attention.
@@ -120,9 +123,9 @@ class Requirements:
         """
         return math.ceil(self._cache_bytes(width, ranks, lambda group: 1 / group.compression, 1))
 
-    def kv_read_bytes(self, context: float, width: int) -> float:
-        """KV cache bytes that one token reads behind `context` others."""
-        return self._cache_bytes(width, 1, lambda group: _seen(group, context), context)
+    def kv_read_bytes(self, context: float, width: int, ranks: int = 1) -> float:
+        """KV cache bytes that one token reads on one rank behind `context` others."""
+        return self._cache_bytes(width, ranks, lambda group: _seen(group, context), context)
 
     def _cache_bytes(self, width: int, ranks: int, entries: Callable[[AttentionGroup], float], tokens: float) -> float:
         """Bytes of so many `entries` of each group, and of the indexer keys of `tokens`."""

@@ -1,5 +1,6 @@
 """Speed by roofline, or the reason why none is predicted."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,15 @@ from tests.unit.negotiate.cases import (
     GLM_5_3,
     H100,
     MINILM,
+    QWEN3_0_6B,
     QWEN3_8B,
     RTX,
     config,
+    decision,
     descriptor,
     selection,
 )
+from vllm_probe.core.config import Estimate
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.negotiate.predict import Roofline
 
@@ -104,3 +108,59 @@ def test_what_cannot_be_believed_or_does_not_run_is_not_predicted(
     assert found.method.startswith("withheld: ")
     assert reason in found.method
     assert found.tokens_per_s.value is found.ttft_s.value is found.tpot_s.value is None
+
+
+def test_each_rank_reads_its_part_of_weights_and_cache() -> None:
+    one, two = (roofline(QWEN3_8B, H100, concurrency=2, pins={"tensor_parallel_size": ranks}) for ranks in (1, 2))
+    started = 36 * 130e-6
+    assert two.step_s() - started == pytest.approx((one.step_s() - started) / 2)
+    assert two.prefill_s(1024) - started / 1024 == pytest.approx((one.prefill_s(1024) - started / 1024) / 2)
+
+
+def test_ranks_sum_hidden_states_twice_a_layer_over_their_link() -> None:
+    alone = roofline(QWEN3_8B, H100, concurrency=2, pins={"tensor_parallel_size": 4})
+    linked = replace(alone, link=(25.0, 20.0))
+    sent = 2 * 3 / 4 * 2 * 4096 * 2
+    assert linked.step_s() - alone.step_s() == pytest.approx(2 * 36 * (sent / 25e9 + 20e-6))
+
+
+def test_the_cache_is_read_in_its_own_format() -> None:
+    wide, narrow = (
+        roofline(QWEN3_8B, H100, concurrency=2, pins={"kv_cache_dtype": word}) for word in ("bfloat16", "fp8")
+    )
+    assert wide.step_s() - narrow.step_s() == pytest.approx((512 + 64) * 147_456 / 3000e9)
+
+
+def test_the_bytes_of_a_cached_token_are_those_of_the_cache_format() -> None:
+    found = config(QWEN3_8B, H100, engine="vllm", pins={"kv_cache_dtype": "fp8"})
+    assert decision(found, "kv_cache_dtype").inputs["bytes_per_token"] == 73_728
+
+
+def test_an_unknown_link_widens_the_band_and_is_named() -> None:
+    one, two = (
+        config(QWEN3_8B, H100, engine="vllm", pins={"tensor_parallel_size": ranks}).predicted for ranks in (1, 2)
+    )
+    assert (two.tokens_per_s.high or 0) > (one.tokens_per_s.high or 0)
+    assert width(two.tokens_per_s) > width(one.tokens_per_s)
+    assert "on each of 2 ranks, whose link no descriptor states: sums go at 25 GB/s" in two.method
+    assert "ranks" not in one.method
+
+
+def width(speed: Estimate) -> float:
+    assert speed.low is not None
+    assert speed.high is not None
+    return speed.high / speed.low
+
+
+@pytest.mark.parametrize(
+    ("document", "pins", "reason"),
+    [
+        (CPU, {"tensor_parallel_size": 2}, "the rate at which 2 ranks exchange sums is not known"),
+        (H100, {"pipeline_parallel_size": 2}, "how far 2 pipeline stages overlap is not known"),
+    ],
+)
+def test_ranks_of_which_too_little_is_known_are_not_predicted(
+    document: dict[str, Any], pins: dict[str, Any], reason: str
+) -> None:
+    found = config(QWEN3_0_6B, document, engine="vllm", pins=pins).predicted
+    assert found.method == f"withheld: {reason}"
