@@ -2,9 +2,11 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,3 +258,11 @@ def test_a_global_option_behind_the_command_is_answered_with_the_line_that_was_m
 @pytest.mark.parametrize("command", [(), ("doctor",), ("capability", "show")])
 def test_h_is_help(cli: Cli, command: tuple[str, ...]) -> None:
     assert cli(*command, "-h").out == cli(*command, "--help").out != ""
+
+
+def test_a_number_beyond_all_floats_is_a_violation_with_its_pointer(cli: Cli) -> None:
+    text = Path(ASCEND).read_text(encoding="utf-8")
+    Path(ASCEND).write_text(re.sub(r'"bandwidth_gb_s": [\d.]+', '"bandwidth_gb_s": 1e999', text, count=1))
+    ended = cli("capability", "validate", ASCEND)
+    assert (ended.code, ended.error) == (1, "not-valid")
+    assert ended.out.startswith("/memory/bandwidth_gb_s: ")

@@ -47,20 +47,23 @@ def validate(
     Keys that this release does not know are warned of: a later one may have added them, or they are misspelt.
     """
     from vllm_probe.cli.streams import write
-    from vllm_probe.core.errors import NotValid
+    from vllm_probe.core.errors import NotValid, SchemaViolation
     from vllm_probe.core.files import read_json
-    from vllm_probe.core.schema import unknown_keys, violations
+    from vllm_probe.core.schema import Violation, unknown_keys, violations
     from vllm_probe.vendors.descriptors import decode_capability
 
     value = read_json(file)
     found = violations("capability", value)
-    if found:
+    try:
+        capability = None if found else decode_capability(value, str(file))
+    except SchemaViolation as error:  # what no JSON Schema can say, such as a number beyond all floats
+        found = (Violation(error.pointer, str(error).removeprefix(f"{error.pointer}: ")),)
+    if found or capability is None:
         write("".join(f"{each.pointer or '(top level)'}: {each.message}\n" for each in found))
         count = f"{len(found)} violation" + "s" * (len(found) > 1)
         raise NotValid(
             f"{file} is no capability document: {count}", hint="`vllm-probe schema capability` has the rules"
         )
-    capability = decode_capability(value, str(file))
     for stranger in unknown_keys("capability", value):
         ctx.obj.say(f"warning: {stranger.pointer}: {stranger.message}")
     device = capability.device.name or "any device of that type"
