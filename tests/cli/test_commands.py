@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from tests.cli.conftest import DOCUMENTS, HOSTS, Cli
 from vllm_probe import api
 from vllm_probe.cli.commands.bench import disturbance
 from vllm_probe.core.capability import Measurement
-from vllm_probe.core.errors import Interrupted
+from vllm_probe.core.errors import Interrupted, MissingExtra
 from vllm_probe.core.files import read_json
 from vllm_probe.core.schema import schema_text, violations
+from vllm_probe.core.system import Platform
+from vllm_probe.host.local import LocalChild, LocalHost
 from vllm_probe.vendors.descriptors import load_capability
 
 ON_ASCEND = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")
@@ -312,3 +315,28 @@ def test_bad_plugins_are_named_and_disturb_nothing(cli: Cli, tmp_path: Path, mon
     assert "no such card" in listed
     assert "imports torch when it is registered" in listed
     assert cli("detect", plugins="cpu").code == 0
+
+
+class _WithoutTorch(LocalHost):
+    """This machine with a processor that no shipped document describes, and without torch."""
+
+    def platform(self) -> Platform:
+        return replace(super().platform(), site_packages=())
+
+    def read_text(self, path: str) -> str | None:
+        return re.sub("model name\t:.*", "model name\t: Unheard-of CPU", super().read_text(path) or "") or None
+
+    def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> LocalChild:
+        raise AssertionError("a bench that cannot succeed is started")
+
+
+def test_what_cannot_be_measured_without_torch_names_both_ways_out(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("--version").code == 0
+    Path("capability.json").unlink(missing_ok=True)
+    for module in ("vllm_probe.vendors.cpu.adapter", "vllm_probe.vendors.torchbase"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match="no capability document describes cpu0") as caught:
+        api.negotiate("Qwen3-Embedding-0.6B", _WithoutTorch())
+    assert "pip install 'vllm-probe[runtime]'" in caught.value.hint
+    assert "--capability" in caught.value.hint

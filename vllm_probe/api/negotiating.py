@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
-from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, NoDescriptor, WeightsUnavailable
+from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, WeightsUnavailable
 
 if TYPE_CHECKING:
     from vllm_probe.core.capability import Capability
@@ -38,7 +38,7 @@ def negotiate(
 
     Raises:
         UnknownModel, AmbiguousModel, InvalidModel: the model cannot be read.
-        NoDescriptor: nothing describes the device and it cannot be measured.
+        NoDescriptor, MissingExtra: nothing describes the device and it cannot be measured.
         BadUsage: a pin that means nothing.
     """
     from vllm_probe.host.fingerprint import make_stamp
@@ -77,21 +77,19 @@ def _lasting(model: str) -> str:
 def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
     """The error for a config that cannot boot; null when it may.
 
-    It names the limit of the model that was exceeded, or the bytes that are needed and what would boot.
+    It names the limit of the model that was exceeded, or the bytes that are needed; the hint is what to do.
     """
     from vllm_probe.core.units import format_bytes
+    from vllm_probe.negotiate.explain import way_out
 
     budget = config.budget
     if budget.verdict in ("boots", "unknown"):
         return None
     if budget.verdict == "invalid":
-        hint = "ask for shorter requests, or take a model with a longer context"
-        return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=hint)
+        return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=way_out(config))
     needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
     message = f"{config.model} needs {needs} of {format_bytes(budget.device_total_bytes)}: {budget.verdict}"
-    ways = "; ".join(f"{other.change} ({format_bytes(other.requested_bytes)})" for other in config.alternatives[:3])
-    why = "; ".join(config.warnings) or "take a smaller model"
-    return DoesNotFit(message, hint=f"this would boot: {ways}" if ways else why)
+    return DoesNotFit(message, hint=way_out(config))
 
 
 def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
@@ -167,12 +165,26 @@ def _descriptor_of(
             _log.warning("%s is not used: %s", found.path, found.reason)
     if is_replay(host):
         raise NoDescriptor(f"nothing describes {on.id} of the recording", hint="name a descriptor with --capability")
+    _require_adapter(host, on, manager)
     return _quick_bench(host, on)
 
 
 def _seems_meant(capability: "Capability | None", on: "Device", manager: "PortableDeviceManager") -> bool:
     """Whether a file that was passed over would surprise its owner: unreadable, or for a device of this type."""
     return capability is None or manager.plugin_for(capability.device_type) == manager.plugin_for(on.vendor)
+
+
+def _require_adapter(host: "Host", on: "Device", manager: "PortableDeviceManager") -> None:
+    """Fails before a bench is started that would fail for want of torch, which takes seconds to import where it is."""
+    from vllm_probe.vendors.software import installed
+
+    if installed(host, "torch"):
+        return
+    try:
+        manager.adapter_for(on)
+    except MissingExtra as error:
+        message = f"no capability document describes {on.id}, and measuring it needs torch"
+        raise MissingExtra(message, hint=f"{error.hint}, or name a document with --capability") from error
 
 
 def _quick_bench(host: "Host", on: "Device") -> "tuple[str, Capability]":
