@@ -8,6 +8,7 @@ from vllm_probe.core.config import Estimate, RuntimeConfig
 from vllm_probe.core.units import format_bytes
 
 _Node = tuple[str, Sequence[Any]]
+_LEAST_MEMORY = 1 << 20  # bytes; a device with less was given without its unit
 
 
 def explain(config: RuntimeConfig) -> str:
@@ -28,6 +29,24 @@ def explain(config: RuntimeConfig) -> str:
     ):
         nodes += [(label, [(line, ()) for line in lines])] if lines else []
     return "\n".join([f"{head}, by {config.capability}", *_draw(nodes, "")]) + "\n"
+
+
+def way_out(config: RuntimeConfig) -> str:
+    """What to do about a config that does not boot: the nearest that would, else what it needs."""
+    budget = config.budget
+    ways = [
+        f"{other.change} ({format_bytes(other.requested_bytes)})"
+        for other in config.alternatives
+        if other.verdict in ("boots", "unknown")
+    ]
+    if ways:
+        return f"this would boot: {'; '.join(ways[:3])}"
+    if budget.verdict == "invalid":
+        return "ask for shorter requests, or take a model with a longer context"
+    needed = f"{format_bytes(budget.requested_bytes)} of memory"
+    if budget.device_total_bytes is not None and budget.device_total_bytes < _LEAST_MEMORY:
+        return f"it needs {needed}: give the memory with its unit, such as --device-memory 24GiB"
+    return f"take a device with {needed}, or a smaller model"
 
 
 def _draw(nodes: Sequence[_Node], indent: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from vllm_probe.core.config import Alternative, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.candidates import Candidate, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
-from vllm_probe.negotiate.request import ranks_of
+from vllm_probe.negotiate.request import ranks_of, workload_of
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.sizing import Sized, size
 
@@ -99,7 +99,9 @@ def alternatives(selection: Selection) -> tuple[Alternative, ...]:
     if chosen is not own:
         note = f"the checkpoint as it is, nothing to obtain; {format_bytes(own.budget.weights_bytes)} of weights"
         found.append(_alternative(f"--quantization {own.candidate.quantization}", own, note))
-    if not chosen.boots and chosen.budget.verdict != "invalid":
+    if chosen.budget.verdict == "invalid":
+        found += [*_answerable(chosen), *_other_models(chosen.case, keeps="max_model_len")]
+    elif not chosen.boots:
         found += [*_smaller(selection), *_split(selection), *_other_models(chosen.case)]
     return tuple(found)
 
@@ -113,6 +115,27 @@ def _alternative(change: str, sized: Sized, note: str) -> Alternative:
         note=note + context,
         budget=budget,
     )
+
+
+def _answerable(chosen: Sized) -> Iterator[Alternative]:
+    """The nearest question that the model can answer: the largest length that boots, or requests that fit in it."""
+    case, work, limit = chosen.case, chosen.case.workload, chosen.case.spec.max_model_len
+    request, pinned, words = case.request, case.request.pins.get("max_model_len", limit), ""
+    unpins = pinned > limit or work.length <= limit
+    if unpins:
+        request = replace(request, pins={key: pin for key, pin in request.pins.items() if key != "max_model_len"})
+    if work.length > (room := limit if unpins else pinned):
+        output_len = work.output_len if work.output_len < room else room // 2
+        request = replace(request, input_len=room - output_len, output_len=output_len)
+        words = f" --input-len {room - output_len}"
+        words += f" --output-len {output_len}" if output_len < work.output_len else ""
+    asked = replace(case, request=request, workload=workload_of(request, case.spec))
+    best = size(asked.pinned(max_model_len=room), chosen.candidate)
+    if unpins and not best.boots and (length := best.budget.estimated_max_model_len):
+        best = size(asked.pinned(max_model_len=length), chosen.candidate)
+    if best.boots:
+        change = (f"--max-model-len {best.shape.max_model_len}" if unpins else "") + words
+        yield _alternative(change.strip(), best, "shorter requests" if words else "the largest length that boots")
 
 
 def _smaller(selection: Selection) -> Iterator[Alternative]:
@@ -151,11 +174,12 @@ def _bits(candidate: Candidate) -> float:
     return candidate.weights.bytes_per_weight
 
 
-def _other_models(case: Case) -> Iterator[Alternative]:
-    """The largest models of two families whose own checkpoint boots for the same task and workload."""
+def _other_models(case: Case, keeps: str = "") -> Iterator[Alternative]:
+    """The largest models of two families whose own checkpoint boots for the same task, workload and pin of `keeps`."""
     from vllm_probe.models import catalogue
 
     found, labels = set[str](), catalogue.labels()
+    pins = {key: pin for key, pin in case.request.pins.items() if key == keeps}
     needs = (analyse(catalogue.load(name)) for name in catalogue.entries())
     for need in sorted(needs, key=lambda need: need.num_parameters, reverse=True):
         spec, known = need.spec, case.engine["architectures"] and case.engine["architectures"][need.spec.task]
@@ -163,7 +187,7 @@ def _other_models(case: Case) -> Iterator[Alternative]:
         if not fits or spec.task != case.spec.task or spec.name == case.spec.name or family in found:
             continue
         engine = case.request.engine if known is None or spec.architecture in known else "vllm"
-        there = open_case(spec, case.capability, replace(case.request, engine=engine, engine_version=None, pins={}))
+        there = open_case(spec, case.capability, replace(case.request, engine=engine, engine_version=None, pins=pins))
         other = size(there, match(there).own)
         if other.boots and not own_doubt(there):
             found.add(family)

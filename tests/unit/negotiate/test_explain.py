@@ -2,8 +2,8 @@
 
 from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, GLM_5_3, MINILM, RTX, config
-from vllm_probe.negotiate.explain import explain
+from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, GLM_5_3, H100, MINILM, QWEN3_8B, RTX, config
+from vllm_probe.negotiate.explain import explain, way_out
 from vllm_probe.negotiate.laws import table
 
 
@@ -32,3 +32,29 @@ def test_every_parameter_has_a_branch_with_its_rule_and_its_carrier() -> None:
 
 def test_a_pinned_value_is_marked() -> None:
     assert "├─ dtype = float32 (pinned)" in explain(config(MINILM, CPU, pins={"dtype": "float32"}))
+
+
+def test_the_way_out_is_what_would_boot_and_never_what_would_not() -> None:
+    """A pinned method that does not boot keeps the checkpoint, which does not either, among its alternatives."""
+    found = config(QWEN3_8B, H100, engine="vllm", device_memory_bytes=5 * GIB, pins={"quantization": "w8a8"})
+    assert next(each.verdict for each in found.alternatives) == "oom"
+    assert way_out(found).startswith("this would boot: --")
+    assert "--quantization none" not in way_out(found)
+
+
+def test_the_way_out_of_a_length_over_the_limit_is_the_largest_that_boots() -> None:
+    found = config(QWEN3_8B, H100, engine="vllm", pins={"max_model_len": 200_000})
+    assert way_out(found).startswith("this would boot: --max-model-len 40960 (")
+
+
+def test_the_way_out_of_too_little_memory_is_more_of_it_and_of_bytes_their_unit() -> None:
+    tiny, small = (config(MINILM, CPU, device_memory_bytes=size) for size in (24, 64 << 20))
+    assert not tiny.alternatives
+    assert way_out(tiny).endswith("MiB of memory: give the memory with its unit, such as --device-memory 24GiB")
+    assert way_out(small).startswith("take a device with ")
+    assert way_out(small).endswith("MiB of memory, or a smaller model")
+
+
+def test_the_way_out_of_a_request_that_nothing_takes_is_a_shorter_one() -> None:
+    found = config(MINILM, CPU, device_memory_bytes=24, input_len=10_000_000)
+    assert way_out(found) == "ask for shorter requests, or take a model with a longer context"

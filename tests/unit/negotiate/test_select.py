@@ -18,6 +18,7 @@ from tests.unit.negotiate.cases import (
     selection,
 )
 from vllm_probe.core.config import Alternative
+from vllm_probe.models import catalogue
 from vllm_probe.negotiate.select import Selection, alternatives
 
 
@@ -92,8 +93,50 @@ def test_what_boots_needs_no_alternative() -> None:
     assert ways(selection(MINILM, CPU)) == []
 
 
-def test_what_is_asked_wrongly_has_no_alternative() -> None:
-    assert ways(selection(MINILM, CPU, pins={"max_model_len": 512})) == []
+@pytest.mark.parametrize(
+    ("request_", "first"),
+    [
+        ({"pins": {"max_model_len": 200_000}}, "--max-model-len 40960"),
+        ({"input_len": 300, "pins": {"max_model_len": 200}}, "--max-model-len 40960"),
+        ({"input_len": 50_000}, "--input-len 40832"),
+        ({"input_len": 10, "output_len": 50_000}, "--input-len 20480 --output-len 20480"),
+        ({"input_len": 50_000, "pins": {"max_model_len": 200_000}}, "--max-model-len 40960 --input-len 40832"),
+        ({"input_len": 50_000, "pins": {"max_model_len": 1000}}, "--input-len 872"),
+    ],
+)
+def test_what_no_device_answers_is_met_with_the_nearest_question_that_it_would(
+    request_: dict[str, Any], first: str
+) -> None:
+    found = selection(QWEN3_8B, H100, engine="vllm", **request_)
+    assert found.chosen.budget.verdict == "invalid"
+    assert ways(found)[0].change == first
+    assert all(each.verdict == "boots" for each in ways(found))
+    words = first.split()
+    options = {key[2:].replace("-", "_"): int(value) for key, value in zip(words[::2], words[1::2], strict=True)}
+    asked = {key: value for key, value in request_.items() if key != "pins"}
+    lengths = {key: value for key, value in options.items() if key in ("input_len", "output_len")}
+    pins = request_.get("pins", {}) | {key: value for key, value in options.items() if key == "max_model_len"}
+    again = selection(QWEN3_8B, H100, engine="vllm", **{**asked, **lengths, "pins": pins})
+    assert again.chosen.boots
+
+
+def test_a_length_over_the_limit_is_lowered_to_what_the_memory_holds() -> None:
+    found = selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=20 * GIB, pins={"max_model_len": 200_000})
+    (option, length), *_ = (each.change.split() for each in ways(found))
+    assert option == "--max-model-len"
+    assert int(length) < 40_960
+    pins = {"max_model_len": int(length)}
+    assert selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=20 * GIB, pins=pins).chosen.boots
+    pins = {"max_model_len": int(length) + 16}
+    assert not selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=20 * GIB, pins=pins).chosen.boots
+
+
+def test_a_length_over_the_limit_is_also_met_with_models_that_take_it() -> None:
+    changes = [each.change for each in ways(selection(QWEN3_8B, H100, engine="vllm", pins={"max_model_len": 200_000}))]
+    assert len(changes) == 3
+    for change in changes[1:]:
+        other = catalogue.load(change.removeprefix("--model "))
+        assert other.max_model_len >= 200_000
 
 
 def test_a_context_that_is_too_long_is_first_answered_with_a_shorter_one() -> None:
