@@ -53,6 +53,7 @@ def take_inventory(
         for device in probed.devices
     )
     picked = default_device(devices)
+    picks = {"picked": _choice(picked), "vllm_pick": vllm_choice(devices, software.vllm)}
     platform = host.platform()
     return Inventory(
         schema_version="1.0",
@@ -60,11 +61,11 @@ def take_inventory(
         platform=f"{platform.system} {platform.machine}",
         software=software,
         devices=devices,
-        picked=_choice(picked),
-        vllm_pick=vllm_choice(devices, software.vllm),
+        picked=picks["picked"],
+        vllm_pick=picks["vllm_pick"],
         findings=(*manager.findings(), *probed.findings, *_lost(host, manager, devices, refused, picked)),
         unknown={f"/devices{pointer}": reason for pointer, reason in probed.unknown.items()}
-        | dict(_why_null(devices, software)),
+        | dict(_why_null(devices, software, picks)),
     )
 
 
@@ -140,7 +141,10 @@ def _runtime_index(device: Device) -> int:
     return min((device.indices[name] for name in _RUNTIME_INDICES if name in device.indices), default=1 << 16)
 
 
-def _why_null(devices: tuple[Device, ...], software: Software) -> Iterator[tuple[str, str]]:
+def _why_null(devices: tuple[Device, ...], software: Software, picks: dict[str, Choice]) -> Iterator[tuple[str, str]]:
+    for name, choice in picks.items():
+        if choice.id is None:
+            yield f"/{name}/id", choice.reason
     for index, device in enumerate(devices):
         if device.descriptor is None:
             yield f"/devices/{index}/descriptor", "no capability document serves it; `vllm-probe bench` writes one"

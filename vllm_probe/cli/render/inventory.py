@@ -52,6 +52,10 @@ def _unknown(found: Inventory) -> list[tuple[str, RenderableType]]:
     names: dict[str, list[str]] = {}
     for pointer, why in found.unknown.items():
         match pointer.split("/")[1:]:
+            case ["picked" | "vllm_pick", _]:  # said above
+                continue
+            case ["devices", index, "details", *path]:
+                names.setdefault(why, []).append(f"{found.devices[int(index)].id} {' '.join(path)}")
             case ["devices", index, *_, name]:
                 names.setdefault(why, []).append(f"{found.devices[int(index)].id} {name}")
             case path:

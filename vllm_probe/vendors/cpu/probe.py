@@ -57,6 +57,9 @@ class _Reading:
         noted["isa"] = (list(isa), f"{_CPUINFO} flags", "")
         noted["model"] = (model, _CPUINFO, "the system does not name the processor")
         details = {key: self.note(f"/details/{key}", *facts) for key, facts in noted.items()}
+        for key, mhz in (details["frequency_mhz"] or {}).items():
+            if mhz is None:
+                self.unknown[f"/0/details/frequency_mhz/{key}"] = f"the system does not tell the {key} clock"
         return Device(
             id="cpu0",
             vendor="cpu",

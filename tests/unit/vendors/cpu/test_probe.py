@@ -88,6 +88,12 @@ def test_every_value_has_a_source_and_every_null_a_reason() -> None:
         assert all(result.unknown.values())
 
 
+def test_a_clock_that_is_not_told_has_a_reason() -> None:
+    result = run({"/proc/cpuinfo": "processor\t: 0\ncpu MHz\t\t: 3000.000\n"})
+    assert result.devices[0].details["frequency_mhz"] == {"current": 3000.0, "max": None}
+    assert result.unknown["/0/details/frequency_mhz/max"] == "the system does not tell the max clock"
+
+
 def test_threads_are_bounded_by_affinity_quota_and_cores() -> None:
     files = server()
     assert device(files).details["threads"] == 3
