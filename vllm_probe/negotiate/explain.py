@@ -32,16 +32,19 @@ def explain(config: RuntimeConfig) -> str:
 
 
 def way_out(config: RuntimeConfig) -> str:
-    """What to do about a config that does not boot: the nearest that would, else what it needs."""
-    budget = config.budget
+    """What to do about a config that does not boot: the nearest that would, else what it needs.
+
+    What is over a limit of the model is no matter of memory, so that no bytes are named.
+    """
+    budget, is_invalid = config.budget, config.budget.verdict == "invalid"
     ways = [
-        f"{other.change} ({format_bytes(other.requested_bytes)})"
+        other.change if is_invalid else f"{other.change} ({format_bytes(other.requested_bytes)})"
         for other in config.alternatives
         if other.verdict in ("boots", "unknown")
     ]
     if ways:
         return f"this would boot: {'; '.join(ways[:3])}"
-    if budget.verdict == "invalid":
+    if is_invalid:
         return "ask for shorter requests, or take a model with a longer context"
     needed = f"{format_bytes(budget.requested_bytes)} of memory"
     if budget.device_total_bytes is not None and budget.device_total_bytes < _LEAST_MEMORY:
