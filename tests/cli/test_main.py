@@ -223,6 +223,13 @@ def test_a_command_without_its_extra_says_which_to_install(cli: Cli, module: str
         assert "Traceback" not in ended.stderr
 
 
+def test_torch_without_numpy_says_nothing_to_the_user() -> None:
+    code = f"{_WITHOUT.rpartition('; ')[0]}; main(sys.argv[2:]); import torch"
+    argv = [sys.executable, "-c", code, "numpy", "--version"]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stderr == ""
+
+
 def test_a_reader_that_goes_away_changes_nothing() -> None:
     command = f"{sys.executable} -m vllm_probe schema runtime | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)

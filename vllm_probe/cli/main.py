@@ -1,6 +1,7 @@
 """Entry point: runs a command and turns however it ended into an exit code."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of `vllm-probe` with `arguments`, those of the process by default."""
     open_stderr()
+    # torch says so on its first import where NumPy is not installed, and nothing here needs NumPy
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy", UserWarning)
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     except Bug as error:
