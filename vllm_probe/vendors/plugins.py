@@ -58,7 +58,8 @@ class Raised:
         """What is kept of `error`."""
         import traceback
 
-        return cls(f"raised {type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+        reason = f"raised {type(error).__name__}: {error}".removesuffix(": ")
+        return cls(reason, "".join(traceback.format_exception(error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,7 +101,7 @@ def test_devices_are_sorted_by_id_and_keep_their_reasons() -> None:
             "PLG-05",
             "The probe of bad failed: it raised TypeError: Object of type ReplayHost is not JSON",
         ),
-        ("interrupting", "PLG-05", "The probe of bad failed: it raised KeyboardInterrupt: "),
+        ("interrupting", "PLG-05", "The probe of bad failed: it raised KeyboardInterrupt."),
         ("missing", "PLG-05", f"The probe of bad failed: it raised AttributeError: module '{HERE}' has no"),
         ("hanging", "PLG-06", "The probe of bad did not answer in 0.05 s, so its devices are missing."),
         ("same_card", "PLG-07", "The probe of bad reports 0000:41:00.0, which good reports too."),
