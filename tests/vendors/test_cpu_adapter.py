@@ -1,4 +1,4 @@
-"""The CPU adapter against float32 references; tolerances are those of `mapper.TOLERANCE`."""
+"""The CPU adapter against float32 references; tolerances are those of `tolerance.py`."""
 
 import platform
 import resource
@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from tests.vendors.tolerance import TOLERANCE
 from vllm_probe.core.adapter import Primitive
 from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.cpu.probe import probe
-from vllm_probe.vendors.mapper import TOLERANCE
 from vllm_probe.vendors.torchbase import DTYPES
 
 HOST = LocalHost()

@@ -6,7 +6,7 @@ ProbeError
 │                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
 │                           port-in-use, replay-refused
 ├── Unavailable (3)         device-not-found, device-unavailable, command-missing, library-unavailable,
-│                           library-timeout, missing-extra, weights-unavailable, hub-unreachable, no-descriptor,
+│                           library-timeout, missing-extra, weights-unavailable, no-descriptor,
 │                           unsupported-model, plugin-refused, recording-incomplete
 ├── Interrupted (130)       interrupted
 └── Bug (101)               internal-error, adapter-out-of-order
@@ -198,12 +198,6 @@ class WeightsUnavailable(Unavailable):
     """The model is known and its weights are not on this machine."""
 
     code = "weights-unavailable"
-
-
-class HubUnreachable(Unavailable):
-    """The model hub did not answer."""
-
-    code = "hub-unreachable"
 
 
 class NoDescriptor(Unavailable):
