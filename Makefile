@@ -26,8 +26,9 @@ test: $(STAMP) lint types layers  ## lint, types, layers, tests
 	$(BIN)/python tools/write_docs.py --check
 	$(BIN)/pytest -q -n 2 --dist loadgroup
 
-test-slow: $(STAMP)  ## the long tier
-	$(BIN)/pytest -q -m slow --hypothesis-profile=slow --timeout 3600
+test-slow: $(STAMP)  ## the long tier: slow tests, and every property with 10,000 examples
+	$(BIN)/pytest -q -m slow --timeout 3600
+	$(BIN)/pytest -q -n 2 tests/unit --hypothesis-profile=slow --timeout 7200
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
