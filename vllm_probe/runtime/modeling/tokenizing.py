@@ -94,6 +94,35 @@ class PromptReader:
         found = [self._read_one(item, prefix, limit, side, f"input {index}") for index, item in enumerate(inputs)]
         return Prompts(tuple(ids for ids, _ in found), sum(cut for _, cut in found))
 
+    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[list[int], list[str]]:
+        """Token ids of `text`, of any number of tokens, and the tokens themselves as the vocabulary writes them.
+
+        Raises:
+            RequestError: there is no tokenizer, or more than 64 characters per token of the model's limit.
+        """
+        tokenizer = self._require_tokenizer("prompt")
+        most = _CHARS_PER_TOKEN * self._max_model_len
+        if len(text) > most:
+            raise RequestError(f"prompt has {len(text)} characters, where {most} are looked at", "prompt")
+        _check_unicode(text, "prompt")
+        (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return encoding.ids, encoding.tokens
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of token `ids`, special tokens included.
+
+        Raises:
+            RequestError: there is no tokenizer, more than 64 ids per token of the model's limit, or ids that the model
+                does not have.
+        """
+        tokenizer = self._require_tokenizer("tokens")
+        most = _CHARS_PER_TOKEN * self._max_model_len
+        if len(ids) > most:
+            raise RequestError(f"tokens has {len(ids)} ids, where {most} are looked at", "tokens")
+        self._check_ids(ids, "tokens", "tokens")
+        text: str = tokenizer.decode(ids, skip_special_tokens=False)
+        return text
+
     def _prefix(self, name: str | None) -> str:
         prompts = self._spec.prompts
         if name is None:
@@ -130,8 +159,7 @@ class PromptReader:
         if not self._saw_token_ids:
             self._saw_token_ids = True
             _log.warning("token ids received: check that they come from this model's tokenizer")
-        if min(ids) < 0 or max(ids) >= self._spec.vocab_size:
-            raise RequestError(f"{place} has token ids outside 0 to {self._spec.vocab_size - 1}")
+        self._check_ids(ids, place, "input")
         if self._terminal not in (None, ids[-1]):
             ids = [*ids, self._terminal]
         if not self._is_cut(len(ids), limit, place):
@@ -144,27 +172,32 @@ class PromptReader:
         return [*ids[:head], *kept, *ids[len(ids) - tail :]], True
 
     def _read_text(self, text: str, limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
-        if self._tokenizer is None:
-            raise RequestError("the model has no tokenizer.json here: send token ids", "input")
+        tokenizer = self._require_tokenizer("input", ": send token ids")
         most = _CHARS_PER_TOKEN * self._max_model_len
         is_long = len(text) > most
         if is_long and limit is None:
             raise self._too_long(f"{place} has {len(text)} characters, where {most} are looked at")
         if is_long:
             text = text[-most:] if side == "left" else text[:most]
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise RequestError(f"{place} is not valid Unicode text: {error.reason}") from error
+        _check_unicode(text, place)
         # One text per call: encode_batch releases the GIL and never takes more than one core from the forward pass.
-        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        num_special = self._tokenizer.num_special_tokens_to_add(False)
+        (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        num_special = tokenizer.num_special_tokens_to_add(False)
         cut = self._is_cut(len(encoding) + num_special, limit, place)
         if cut and limit is not None:
             encoding.truncate(limit - num_special, direction=side)
-        ids: list[int] = self._tokenizer.post_process(encoding).ids
+        ids: list[int] = tokenizer.post_process(encoding).ids
         assert self._terminal in (None, ids[-1])
         return ids, cut or is_long
+
+    def _require_tokenizer(self, param: str, way_out: str = "") -> Tokenizer:
+        if self._tokenizer is None:
+            raise RequestError(f"the model has no tokenizer.json here{way_out}", param)
+        return self._tokenizer
+
+    def _check_ids(self, ids: Sequence[int], place: str, param: str) -> None:
+        if ids and (min(ids) < 0 or max(ids) >= self._spec.vocab_size):
+            raise RequestError(f"{place} has token ids outside 0 to {self._spec.vocab_size - 1}", param)
 
     def _is_cut(self, num_tokens: int, limit: int | None, place: str) -> bool:
         if limit is None and num_tokens > self._max_model_len:
@@ -174,6 +207,13 @@ class PromptReader:
     def _too_long(self, found: str) -> RequestError:
         message = f"This model's maximum context length is {self._max_model_len} tokens, but {found}"
         return RequestError(f"{message}: shorten it or send truncate_prompt_tokens: -1")
+
+
+def _check_unicode(text: str, place: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(f"{place} is not valid Unicode text: {error.reason}", place.partition(" ")[0]) from error
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer | None:
