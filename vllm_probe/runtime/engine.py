@@ -164,6 +164,23 @@ class Engine:
             raise RequestError(message, "dimensions")
         return replace(self._reader.read(inputs, **reading), dimensions=dimensions)
 
+    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[list[int], list[str]]:
+        """Token ids of `text` and the tokens themselves; errors as for `PromptReader.tokenize`."""
+        return self._reader.tokenize(text, add_special_tokens=add_special_tokens)
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of token `ids`; errors as for `PromptReader.detokenize`."""
+        return self._reader.detokenize(ids)
+
+    def check_room(self) -> None:
+        """Refuses as `submit` does while no request can be admitted, before anything is spent on reading it.
+
+        Raises:
+            QueueFull: too much waits.
+            QueueClosed: the engine is closed or drains.
+        """
+        self._queue.check_room()
+
     def submit(self, prompts: Prompts) -> Future[Embeddings]:
         """Queues `prompts`; cancelling the future drops what has not run.
 

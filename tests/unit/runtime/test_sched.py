@@ -97,6 +97,37 @@ def test_a_full_queue_refuses_with_the_time_that_it_needs() -> None:
     made.submit(request(2))
 
 
+def test_after_a_refusal_nothing_is_read_until_a_full_step_has_room() -> None:
+    made = queue(request(10), request(10), request(10))
+    made.check_room()  # full to the brim, and nobody was refused
+    with pytest.raises(QueueFull):
+        made.submit(request(1))
+    with pytest.raises(QueueFull, match="30 tokens are waiting, the limit is 30"):
+        made.check_room()
+    step(made)
+    made.check_room()
+    made.submit(request(4))
+    made.check_room()
+
+
+def test_after_a_refusal_everything_is_read_once_nothing_waits() -> None:
+    made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=5))
+    made.submit(request(4))
+    with pytest.raises(QueueFull):
+        made.submit(request(4))
+    with pytest.raises(QueueFull):
+        made.check_room()
+    step(made)
+    made.check_room()
+
+
+def test_nothing_is_read_by_a_closed_queue() -> None:
+    made = queue()
+    made.close()
+    with pytest.raises(QueueClosed):
+        made.check_room()
+
+
 def test_retry_after_is_never_longer_than_clients_accept() -> None:
     made = queue(request(10))
     made.finish(step(made), 1000.0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from vllm_probe.runtime.sched.request import Prompt, QueueClosed, QueueFull, Request, StepPlan
 
+_CLOSED = "the engine is shutting down"
 _RATE_WEIGHT = 0.2
 _MAX_RETRY_AFTER_S = 120  # the openai client ignores a longer Retry-After
 
@@ -59,6 +60,7 @@ class RequestQueue:
         self._waiting_tokens = 0
         self._left: dict[Request, int] = {}
         self._tokens_per_s: float | None = None
+        self._overflowed = False
         self._closed = False
 
     def submit(self, request: Request) -> None:
@@ -70,16 +72,34 @@ class RequestQueue:
         """
         with self._changed:
             if self._closed:
-                raise QueueClosed("the engine is shutting down")
+                raise QueueClosed(_CLOSED)
             tokens = request.num_tokens
             if self._waiting and self._waiting_tokens + tokens > self.limits.max_waiting_tokens:
-                message = f"{self._waiting_tokens} tokens are waiting, the limit is {self.limits.max_waiting_tokens}"
-                raise QueueFull(message, self._retry_after_s())
+                self._overflowed = True
+                raise self._full()
             request.submitted_s = self._clock()
             self._waiting.extend(Prompt(request, index) for index in range(len(request.prompts)))
             self._waiting_tokens += tokens
             self._left[request] = len(request.prompts)
             self._changed.notify()
+
+    def check_room(self) -> None:
+        """Refuses as `submit` does, before anything is spent on reading a request.
+
+        Once one was refused, all are until there is room for a full step, so that under overload the tokenizer takes
+        no time from the requests that were admitted.
+
+        Raises:
+            QueueFull: too much waits.
+            QueueClosed: the queue drains or is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise QueueClosed(_CLOSED)
+            room = self.limits.max_waiting_tokens - self._waiting_tokens
+            if self._overflowed and self._waiting and room < self.limits.max_num_batched_tokens:
+                raise self._full()
+            self._overflowed = False
 
     def next_step(self, timeout_s: float) -> StepPlan | None:
         """The next prompts within the budget; an empty plan after `timeout_s`, null once closed and empty."""
@@ -157,6 +177,10 @@ class RequestQueue:
                 running=running,
                 closed=self._closed,
             )
+
+    def _full(self) -> QueueFull:
+        message = f"{self._waiting_tokens} tokens are waiting, the limit is {self.limits.max_waiting_tokens}"
+        return QueueFull(message, self._retry_after_s())
 
     def _retry_after_s(self) -> int:
         """Whole seconds until what waits should have started, at the measured rate."""
