@@ -9,9 +9,9 @@ import pytest
 from vllm_probe.bench.plan import BenchPlan, make_plan
 from vllm_probe.bench.run import run_bench
 from vllm_probe.core import codec
-from vllm_probe.core.adapter import Linear, Primitive
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.document import Stamp
+from vllm_probe.core.primitive import Linear, Primitive
 from vllm_probe.core.progress import silent
 from vllm_probe.core.schema import violations
 

@@ -11,8 +11,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from tests.vendors.tolerance import TOLERANCE
-from vllm_probe.core.adapter import Primitive
 from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
+from vllm_probe.core.primitive import Primitive
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.cpu.probe import probe
@@ -64,7 +64,7 @@ def test_memory_that_a_step_frees_is_reused_by_the_next(adapter: CpuAdapter) -> 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(4):
         step()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 4096
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 12_288  # 49,152 when nothing is reused
 
 
 def test_nothing_is_allocated_before_open() -> None:

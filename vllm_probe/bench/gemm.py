@@ -9,7 +9,8 @@ from typing import Any
 from vllm_probe.bench.peak import arithmetic_band
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.timing import Case, Work, describe
-from vllm_probe.core.adapter import HardwareAdapter, Linear, Primitive
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.primitive import Linear, Primitive
 
 _ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1, "int8": 1}
 _TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8_e4m3": 3e-1, "int8": 0.0}

@@ -8,9 +8,10 @@ from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.report import Report, Results
 from vllm_probe.bench.timing import Case, Stopwatch
-from vllm_probe.core.adapter import HardwareAdapter, Primitive
+from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.document import Stamp
+from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
 

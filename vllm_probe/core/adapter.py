@@ -1,72 +1,20 @@
 """HardwareAdapter: what one vendor implements so that bench and the runtime can use its device."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, cast
 
-from vllm_probe.core.device import Device
-from vllm_probe.core.errors import AdapterOutOfOrder
+from vllm_probe.core.bringup import Stage
+from vllm_probe.core.operations import Operations
+from vllm_probe.core.primitive import Event, MemoryReading, Tensor
 from vllm_probe.core.values import FenceScope
 
-Tensor = TypeVar("Tensor")
-"""An adapter's own array type, opaque to everybody else."""
 
-Linear: TypeAlias = Callable[[Tensor], Tensor]
-"""A prepared linear: activations [rows, k] to [rows, n]."""
-
-
-class Primitive(StrEnum):
-    """Operations that an adapter may have several implementations of."""
-
-    LINEAR = "linear"
-    ATTENTION = "attention"
-    ROPE = "rope"
-    RMS_NORM = "rms_norm"
-    QUANTIZE = "quantize"
-    SWAP = "swap"
-
-
-class Stage(IntEnum):
-    """How far an adapter has been brought up; each stage needs the one before."""
-
-    NEW = 0
-    DEVICE_SET = 1
-    OPEN = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
-    """Whether a primitive runs in a number format.
-
-    Attributes:
-        ok: it runs.
-        reason: why not, or at what cost.
-    """
-
-    ok: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReading:
-    """Memory of the device now.
-
-    Attributes:
-        total_bytes: capacity.
-        free_bytes: what can be allocated.
-    """
-
-    total_bytes: int | None
-    free_bytes: int | None
-
-
-class HardwareAdapter(ABC, Generic[Tensor]):
+class HardwareAdapter(Operations[Tensor]):
     """One device, brought up in order: `set_device`, `open`, then everything else.
 
-    Public methods check the order and call the `_hook` of the same name; a vendor overrides hooks and
-    primitives, never the order. Number formats are capability words (`bf16`, `int8`).
+    Public methods check the order and call the `_hook` of the same name; a vendor overrides hooks, never the order.
+    Only the hooks that are abstract are needed.
     """
 
     memory_fence_scope: FenceScope = "none"
@@ -75,40 +23,23 @@ class HardwareAdapter(ABC, Generic[Tensor]):
     alignment_bytes: int = 64
     """Alignment that allocations have at least."""
 
+    copy_queues: int = 1
+    """Queues whose copies can run at the same time."""
+
     def __init__(self) -> None:
-        self._stage = Stage.NEW
-        self._device: Device | None = None
+        super().__init__()
+        self._pinned: dict[int, Tensor] = {}
 
     @property
-    def device(self) -> Device:
-        """The device that was set.
-
-        Raises:
-            AdapterOutOfOrder: before `set_device`.
-        """
-        self._require(Stage.DEVICE_SET, "device")
-        assert self._device is not None
-        return self._device
-
-    def set_device(self, device: Device) -> None:
-        """Chooses the device of this process; it cannot be changed while open."""
-        if self._stage is Stage.OPEN:
-            raise AdapterOutOfOrder("set_device after open", hint="close the adapter first")
-        self._device = device
-        self._stage = Stage.DEVICE_SET
-
-    def open(self) -> None:
-        """Creates the device's context."""
-        self._require(Stage.DEVICE_SET, "open")
-        if self._stage is not Stage.OPEN:
-            self._open()
-            self._stage = Stage.OPEN
+    def pinned_bytes(self) -> int:
+        """Pinned host memory that is not released yet."""
+        return sum(tensor.nbytes for tensor in self._pinned.values())
 
     def close(self) -> None:
-        """Releases the context; allocations of this adapter are invalid afterwards."""
-        if self._stage is Stage.OPEN:
-            self._close()
-            self._stage = Stage.DEVICE_SET
+        """Releases all pinned memory and the context; what was allocated is invalid afterwards."""
+        for tensor in [*self._pinned.values()]:
+            self.release(tensor)
+        super().close()
 
     def memory(self) -> MemoryReading:
         """Total and free memory of the device."""
@@ -116,79 +47,85 @@ class HardwareAdapter(ABC, Generic[Tensor]):
         return self._memory()
 
     def allocate(self, nbytes: int, alignment: int | None = None) -> Tensor:
-        """`nbytes` of uninitialised device memory whose address is a multiple of `alignment`."""
+        """`nbytes` of uninitialised device memory whose address is a multiple of `alignment`, a power of two."""
         self._require(Stage.OPEN, "allocate")
         return self._allocate(nbytes, alignment or self.alignment_bytes)
+
+    def allocate_pinned(self, nbytes: int, alignment: int | None = None) -> Tensor:
+        """As `allocate`, in host memory that the device reads and writes directly, until `release` or `close`."""
+        self._require(Stage.OPEN, "allocate_pinned")
+        tensor = self._allocate_host(nbytes, alignment or self.alignment_bytes, pinned=True)
+        self._pinned[id(tensor)] = tensor
+        return tensor
+
+    def allocate_pageable(self, nbytes: int) -> Tensor:
+        """`nbytes` of ordinary host memory, for transfers that the device cannot make directly."""
+        self._require(Stage.OPEN, "allocate_pageable")
+        return self._allocate_host(nbytes, self.alignment_bytes, pinned=False)
+
+    def release(self, tensor: Tensor) -> None:
+        """Gives pinned memory back; `tensor` is invalid afterwards."""
+        self._require(Stage.OPEN, "release")
+        if self._pinned.pop(id(tensor), None) is not None:
+            self._release(tensor)
+
+    def address(self, tensor: Tensor) -> int | None:
+        """Where `tensor` begins, null where the device has no addresses to show."""
+        self._require(Stage.OPEN, "address")
+        return self._address(tensor)
 
     def random(self, shape: Sequence[int], dtype: str, seed: int) -> Tensor:
         """Seeded data: standard normal for floating formats, the full range for int8."""
         self._require(Stage.OPEN, "random")
         return self._random(tuple(shape), dtype, seed)
 
+    def from_host(self, values: Sequence[Any], dtype: str) -> Tensor:
+        """Nested lists of numbers, rows first, as a tensor in `dtype`."""
+        self._require(Stage.OPEN, "from_host")
+        return self._from_host(values, dtype)
+
     def to_host(self, tensor: Tensor) -> list[Any]:
         """The values of `tensor` as nested lists, rows first."""
         self._require(Stage.OPEN, "to_host")
         return self._to_host(tensor)
 
-    def prepare_linear(self, weight: Tensor, bias: Tensor | None, dtype: str, implementation: str) -> Linear[Tensor]:
-        """An operator for `weight` [n, k] in `dtype`, packed as `implementation` wants it.
+    def copy(self, source: Tensor, target: Tensor, *, non_blocking: bool = False, queue: int = 0) -> Event:
+        """Copies all of `source` over `target`, of the same size and format, wherever each of them is.
 
-        The operator takes activations [rows, k] and gives [rows, n]: `dtype`, or int32 for int8. The weight may
-        be released afterwards.
+        `non_blocking` returns once the copy stands in `queue`, of which there are `copy_queues`; the event tells its
+        end. Without it the copy is over, or in the one queue that everything else is in.
         """
-        self._require(Stage.OPEN, "prepare_linear")
-        return self._prepare_linear(weight, bias, dtype, implementation)
+        self._require(Stage.OPEN, "copy")
+        return self._copy(source, target, non_blocking=non_blocking, queue=queue)
 
-    def _to_host(self, tensor: Tensor) -> list[Any]:
-        values: list[Any] = cast("Any", tensor).tolist()
-        return values
-
-    def _require(self, stage: Stage, call: str) -> None:
-        if self._stage < stage:
-            needed = {Stage.DEVICE_SET: "set_device", Stage.OPEN: "open"}[stage]
-            raise AdapterOutOfOrder(f"{call} before {needed}", hint=f"call {needed}() first")
-
-    @abstractmethod
-    def supports(self, primitive: Primitive, dtype: str) -> Support:
-        """Whether `primitive` runs in `dtype` on this device with what is installed."""
-
-    @abstractmethod
-    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        """Names of the implementations of `primitive` in `dtype`, the preferred one first."""
-
-    @abstractmethod
-    def copy(self, source: Tensor, target: Tensor) -> None:
-        """Copies all of `source` over `target`, of the same shape and format."""
-
-    @abstractmethod
     def read(self, source: Tensor) -> Tensor:
         """Reduces `source` to one value, reading every byte once."""
+        self._require(Stage.OPEN, "read")
+        return self._read(source)
 
-    @abstractmethod
     def triad(self, b: Tensor, c: Tensor, scale: float, out: Tensor) -> None:
         """Writes `b + scale * c` to `out`."""
+        self._require(Stage.OPEN, "triad")
+        self._triad(b, c, scale, out)
 
-    @abstractmethod
     def fence(self, scope: FenceScope) -> None:
-        """Orders memory up to `scope`; no scope is weakened."""
+        """Orders memory up to `scope`, at least; no scope is weakened."""
+        self._require(Stage.OPEN, "fence")
+        self._fence(scope)
 
-    @abstractmethod
     def synchronize(self) -> None:
         """Waits until everything queued on the device is done."""
+        self._require(Stage.OPEN, "synchronize")
+        self._synchronize()
 
-    @abstractmethod
     def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
         """Seconds that `calls` take on the device, queued in order and synchronised once."""
+        self._require(Stage.OPEN, "time_batch")
+        return self._time_batch(calls)
 
     @abstractmethod
     def software(self) -> dict[str, str]:
         """Versions of the libraries that compute, by name."""
-
-    @abstractmethod
-    def _open(self) -> None: ...
-
-    @abstractmethod
-    def _close(self) -> None: ...
 
     @abstractmethod
     def _memory(self) -> MemoryReading: ...
@@ -197,9 +134,34 @@ class HardwareAdapter(ABC, Generic[Tensor]):
     def _allocate(self, nbytes: int, alignment: int) -> Tensor: ...
 
     @abstractmethod
+    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> Tensor: ...
+
+    @abstractmethod
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> Tensor: ...
 
     @abstractmethod
-    def _prepare_linear(
-        self, weight: Tensor, bias: Tensor | None, dtype: str, implementation: str
-    ) -> Linear[Tensor]: ...
+    def _from_host(self, values: Sequence[Any], dtype: str) -> Tensor: ...
+
+    @abstractmethod
+    def _copy(self, source: Tensor, target: Tensor, *, non_blocking: bool, queue: int) -> Event: ...
+
+    @abstractmethod
+    def _read(self, source: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _triad(self, b: Tensor, c: Tensor, scale: float, out: Tensor) -> None: ...
+
+    @abstractmethod
+    def _synchronize(self) -> None: ...
+
+    @abstractmethod
+    def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float: ...
+
+    def _address(self, tensor: Tensor) -> int | None:  # noqa: ARG002
+        return None
+
+    def _release(self, tensor: Tensor) -> None: ...
+
+    def _to_host(self, tensor: Tensor) -> list[Any]:
+        values: list[Any] = cast("Any", tensor).tolist()
+        return values

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch.nn import functional
 
-from vllm_probe.core.adapter import HardwareAdapter, Linear, Primitive, Support
+from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.errors import UnknownName
+from vllm_probe.core.primitive import Done, Event, Linear, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
 
@@ -63,6 +64,11 @@ def _eager_rms_norm(rows: torch.Tensor, epsilon: float) -> torch.Tensor:
     return exact.mul_(squares.div_(rows.shape[-1]).add_(epsilon).rsqrt_()).to(rows.dtype)
 
 
+def _aligned(buffer: torch.Tensor, nbytes: int, alignment: int) -> torch.Tensor:
+    skip = -buffer.data_ptr() % alignment
+    return buffer[skip : skip + nbytes]
+
+
 class TorchAdapter(HardwareAdapter[torch.Tensor]):
     """A device that torch knows by the name `torch_device`."""
 
@@ -80,8 +86,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         super().__init__()
         self._host = host
 
-    def supports(self, primitive: Primitive, dtype: str) -> Support:
-        """Linear in every format that it has an implementation for, the others in the floating ones of those."""
+    def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:  # noqa: ARG002
         if self.implementations(primitive, dtype):
             return Support(ok=True)
         return Support(ok=False, reason=f"torch has no {primitive} in {dtype} on {self.torch_device}")
@@ -99,65 +104,47 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         """`data` (a tensor, array or nested sequence) on the device, not copied if it is there already."""
         return torch.as_tensor(data, dtype=dtype, device=self.torch_device)
 
-    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """Copies all of `source` over `target`, of the same shape and format."""
-        target.copy_(source)
+    def _copy(self, source: torch.Tensor, target: torch.Tensor, *, non_blocking: bool, queue: int) -> Event:  # noqa: ARG002
+        target.copy_(source, non_blocking=non_blocking)
+        return Done()
 
-    def read(self, source: torch.Tensor) -> torch.Tensor:
-        """The sum of `source`."""
+    def _read(self, source: torch.Tensor) -> torch.Tensor:
         return source.sum()
 
-    def triad(self, b: torch.Tensor, c: torch.Tensor, scale: float, out: torch.Tensor) -> None:
-        """Writes `b + scale * c` to `out`."""
+    def _triad(self, b: torch.Tensor, c: torch.Tensor, scale: float, out: torch.Tensor) -> None:
         torch.add(b, c, alpha=scale, out=out)
 
-    def fence(self, scope: FenceScope) -> None:
-        """Orders memory up to `scope` by waiting for the device, which is as strong as any scope."""
+    def _fence(self, scope: FenceScope) -> None:
+        """Waits for the device, which is as strong as any scope."""
         if scope != "none":
-            self.synchronize()
+            self._synchronize()
 
-    def synchronize(self) -> None:
-        """Waits until everything queued on the device is done."""
+    def _synchronize(self) -> None:
         torch.get_device_module(self.torch_device).synchronize()
 
-    def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
-        """Wall seconds of `calls`, issued in order and synchronised once."""
-        self.synchronize()
+    def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+        """Wall seconds."""
+        self._synchronize()
         begin = time.perf_counter()
         for call in calls:
             call()
-        self.synchronize()
+        self._synchronize()
         return time.perf_counter() - begin
 
     def software(self) -> dict[str, str]:
         """The version of torch."""
         return {"torch": str(torch.__version__)}
 
-    def attention(
+    def _attention(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
         lengths: Sequence[int],
-        *,
         causal: bool,
-        implementation: str | None = None,
+        implementation: str | None,
     ) -> torch.Tensor:
-        """Attention within each of the sequences that are packed one after another, scaled by 1/sqrt(head_dim).
-
-        Sequences of one length share a call without padding; neighbours of one length are not even copied.
-
-        Args:
-            query: [sum(lengths), num_heads, head_dim], fp32, bf16 or fp16.
-            key: [sum(lengths), num_kv_heads, head_dim]; num_kv_heads divides num_heads.
-            value: as `key`.
-            lengths: tokens of each sequence.
-            causal: whether a token sees only itself and those before it.
-            implementation: one of `implementations`, null for `sdpa`.
-
-        Returns:
-            New tensor of the shape and format of `query`.
-        """
+        """Sequences of one length share a call without padding; neighbours of one length are not even copied."""
         attend = _bmm_attention if implementation == "bmm" else _fused_attention
         starts_of: dict[int, list[int]] = {}
         for start, length in zip(accumulate(lengths, initial=0), lengths, strict=False):
@@ -173,37 +160,20 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
             out[rows] = attended
         return out
 
-    def rms_norm(
-        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, implementation: str | None = None
+    def _rms_norm(
+        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, implementation: str | None
     ) -> torch.Tensor:
-        """`rows` over the root of the mean of their squares plus `epsilon`, times `weight`.
-
-        Computed in fp32, rounded to the format of `rows`, then multiplied, which is the order of transformers' Qwen3.
-
-        Args:
-            rows: [..., n], fp32, bf16 or fp16.
-            weight: [n], or [m, n] for rows [..., m, n], in the format of `rows`.
-            epsilon: added to the mean of squares.
-            implementation: one of `implementations`, null for `eager`.
-
-        Returns:
-            New tensor of the shape and format of `rows`.
-        """
         if implementation == "aten":
             return functional.rms_norm(rows, rows.shape[-1:], eps=epsilon).mul_(weight)
         return _eager_rms_norm(rows, epsilon).mul_(weight)
 
-    def rope(self, heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-        """`heads` with their first and second halves rotated against each other, as https://arxiv.org/abs/2104.09864.
-
-        Args:
-            heads: [tokens, num_heads, head_dim], fp32, bf16 or fp16.
-            cosines: [tokens, head_dim / 2] of each token's angles, in the format of `heads`.
-            sines: as `cosines`.
-
-        Returns:
-            New tensor of the shape and format of `heads`.
-        """
+    def _rope(
+        self,
+        heads: torch.Tensor,
+        cosines: torch.Tensor,
+        sines: torch.Tensor,
+        implementation: str | None,  # noqa: ARG002
+    ) -> torch.Tensor:
         first, second = heads.chunk(2, dim=-1)
         cosines, sines, out = cosines[:, None], sines[:, None], torch.empty_like(heads)
         out_first, out_second = out.chunk(2, dim=-1)
@@ -219,9 +189,18 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         return (torch.tensor(starts)[:, None] + torch.arange(length)).flatten().to(self.torch_device)
 
     def _allocate(self, nbytes: int, alignment: int) -> torch.Tensor:
-        buffer = torch.empty(nbytes + alignment, dtype=torch.uint8, device=self.torch_device)
-        skip = -buffer.data_ptr() % alignment
-        return buffer[skip : skip + nbytes]
+        return _aligned(torch.empty(nbytes + alignment, dtype=torch.int8, device=self.torch_device), nbytes, alignment)
+
+    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> torch.Tensor:
+        """Page-locked by torch where the device is another than the host."""
+        pins = pinned and self.torch_device != "cpu"
+        return _aligned(torch.empty(nbytes + alignment, dtype=torch.int8, pin_memory=pins), nbytes, alignment)
+
+    def _address(self, tensor: torch.Tensor) -> int:
+        return int(tensor.data_ptr())
+
+    def _from_host(self, values: Sequence[Any], dtype: str) -> torch.Tensor:
+        return self.tensor(values, DTYPES[dtype])
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> torch.Tensor:
         """Values repeat after 2**20 elements: drawing is serial, copying lets all threads touch the memory first."""

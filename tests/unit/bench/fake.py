@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from vllm_probe.core.adapter import HardwareAdapter, Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.device import Device, DeviceMemory
 from vllm_probe.core.document import Stamp
+from vllm_probe.core.primitive import Done, Event, Linear, MemoryReading, Primitive, Support
 from vllm_probe.core.values import FenceScope
 
 MIB = 1 << 20
@@ -33,6 +35,11 @@ class Values(NamedTuple):
     shape: tuple[int, ...]
     seed: int
     product_of: tuple["Values", "Values", float] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """As if every element were fp32."""
+        return 4 * prod(self.shape)
 
     def tolist(self) -> list[list[float]]:
         if self.product_of is None:
@@ -77,28 +84,29 @@ class FakeAdapter(HardwareAdapter[Values]):
         self.set_device(device or cpu())
         self.open()
 
-    def supports(self, primitive: Primitive, dtype: str) -> Support:
+    def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
         ok = bool(self.implementations(primitive, dtype))
         return Support(ok=ok, reason="" if ok else f"no {primitive} in {dtype}")
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
         return tuple(name for known, name in self.linears if known == dtype and primitive is Primitive.LINEAR)
 
-    def copy(self, source: Values, target: Values) -> None:
+    def _copy(self, source: Values, target: Values, *, non_blocking: bool, queue: int) -> Event:
         self._work("copy", 8 * source.shape[0] / self.gb_s)
+        return Done()
 
-    def read(self, source: Values) -> Values:
+    def _read(self, source: Values) -> Values:
         self._work("read", 4 * source.shape[0] / self.gb_s)
         return source
 
-    def triad(self, b: Values, c: Values, scale: float, out: Values) -> None:
+    def _triad(self, b: Values, c: Values, scale: float, out: Values) -> None:
         self._work("triad", 12 * b.shape[0] / self.gb_s)
 
-    def fence(self, scope: FenceScope) -> None: ...
+    def _fence(self, scope: FenceScope) -> None: ...
 
-    def synchronize(self) -> None: ...
+    def _synchronize(self) -> None: ...
 
-    def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+    def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
         start = self._now
         for call in calls:
             call()
@@ -122,6 +130,12 @@ class FakeAdapter(HardwareAdapter[Values]):
 
     def _allocate(self, nbytes: int, alignment: int) -> Values:
         return Values((nbytes,), 0)
+
+    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> Values:
+        return Values((nbytes,), 0)
+
+    def _from_host(self, values: Sequence[Any], dtype: str) -> Values:
+        return Values((len(values),), 0)
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> Values:
         self.before(f"random {dtype} {' '.join(map(str, shape))}")

@@ -1,43 +1,42 @@
 """An adapter is brought up in order."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from vllm_probe.core.adapter import HardwareAdapter, Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.device import Device
-from vllm_probe.core.errors import AdapterOutOfOrder
+from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
+from vllm_probe.core.primitive import CompileHints, Done, Event, Linear, MemoryReading, Primitive
 from vllm_probe.core.values import FenceScope
 
 DEVICE = Device(id="test0", vendor="test", kind="gpu")
 
 
-class ListAdapter(HardwareAdapter[list[float]]):
+class Numbers(list[float]):
+    """The smallest tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self),)
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * len(self)
+
+
+class ListAdapter(HardwareAdapter[Numbers]):
+    """As little as an adapter must have."""
+
     def __init__(self) -> None:
         super().__init__()
         self.contexts = 0
-
-    def supports(self, primitive: Primitive, dtype: str) -> Support:
-        return Support(ok=True)
+        self.fences: list[FenceScope] = []
+        self.released = 0
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        return ("plain",)
-
-    def copy(self, source: list[float], target: list[float]) -> None:
-        target[:] = source
-
-    def read(self, source: list[float]) -> list[float]:
-        return [sum(source)]
-
-    def triad(self, b: list[float], c: list[float], scale: float, out: list[float]) -> None:
-        out[:] = [x + scale * y for x, y in zip(b, c, strict=True)]
-
-    def fence(self, scope: FenceScope) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
-        return float(len(calls))
+        return ("plain",) if primitive in {Primitive.LINEAR, Primitive.SWAP} else ()
 
     def software(self) -> dict[str, str]:
         return {}
@@ -51,23 +50,94 @@ class ListAdapter(HardwareAdapter[list[float]]):
     def _memory(self) -> MemoryReading:
         return MemoryReading(total_bytes=8, free_bytes=8)
 
-    def _allocate(self, nbytes: int, alignment: int) -> list[float]:
-        return [float(alignment)] * nbytes
+    def _allocate(self, nbytes: int, alignment: int) -> Numbers:
+        return Numbers([float(alignment)] * nbytes)
 
-    def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> list[float]:
-        return [float(seed)]
+    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> Numbers:
+        return Numbers([float(pinned)] * nbytes)
+
+    def _release(self, tensor: Numbers) -> None:
+        self.released += 1
+
+    def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> Numbers:
+        return Numbers([float(seed)])
+
+    def _from_host(self, values: Sequence[Any], dtype: str) -> Numbers:
+        return Numbers(values)
+
+    def _to_host(self, tensor: Numbers) -> list[Any]:
+        return [*tensor]
+
+    def _copy(self, source: Numbers, target: Numbers, *, non_blocking: bool, queue: int) -> Event:
+        target[:] = source
+        return Done()
+
+    def _read(self, source: Numbers) -> Numbers:
+        return Numbers([sum(source)])
+
+    def _triad(self, b: Numbers, c: Numbers, scale: float, out: Numbers) -> None:
+        out[:] = [x + scale * y for x, y in zip(b, c, strict=True)]
+
+    def _fence(self, scope: FenceScope) -> None:
+        self.fences.append(scope)
+
+    def _synchronize(self) -> None: ...
+
+    def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+        return float(len(calls))
 
     def _prepare_linear(
-        self, weight: list[float], bias: list[float] | None, dtype: str, implementation: str
-    ) -> Linear[list[float]]:
+        self, weight: Numbers, bias: Numbers | None, dtype: str, implementation: str
+    ) -> Linear[Numbers]:
         return lambda x: x
+
+    def _swap(
+        self,
+        pool: Numbers,
+        blocks: Sequence[int],
+        host: Numbers,
+        block_bytes: int,
+        to_device: bool,
+        implementation: str | None,
+    ) -> None: ...
+
+
+ONE = Numbers([1.0])
+
+
+def opened() -> ListAdapter:
+    adapter = ListAdapter()
+    adapter.set_device(DEVICE)
+    adapter.open()
+    return adapter
 
 
 CALLS: list[Callable[[ListAdapter], object]] = [
     lambda adapter: adapter.memory(),
     lambda adapter: adapter.allocate(8),
+    lambda adapter: adapter.allocate_pinned(8),
+    lambda adapter: adapter.allocate_pageable(8),
+    lambda adapter: adapter.release(ONE),
+    lambda adapter: adapter.address(ONE),
     lambda adapter: adapter.random((1,), "fp32", 0),
-    lambda adapter: adapter.prepare_linear([1.0], None, "fp32", "plain"),
+    lambda adapter: adapter.from_host([1.0], "fp32"),
+    lambda adapter: adapter.to_host(ONE),
+    lambda adapter: adapter.copy(ONE, Numbers([2.0])).wait(),
+    lambda adapter: adapter.read(ONE),
+    lambda adapter: adapter.triad(ONE, ONE, 1.0, Numbers([2.0])),
+    lambda adapter: adapter.fence("device"),
+    lambda adapter: adapter.synchronize(),
+    lambda adapter: adapter.time_batch([]),
+    lambda adapter: adapter.prepare_linear(ONE, None, "fp32", "plain"),
+    lambda adapter: adapter.swap(ONE, [0], ONE, block_bytes=8, to_device=True),
+    lambda adapter: adapter.compile_model(len, CompileHints()),
+]
+MISSING: list[Callable[[ListAdapter], object]] = [
+    lambda adapter: adapter.attention(ONE, ONE, ONE, [1], causal=True),
+    lambda adapter: adapter.rms_norm(ONE, ONE, 1e-6),
+    lambda adapter: adapter.rope(ONE, ONE, ONE),
+    lambda adapter: adapter.quantize(ONE),
+    lambda adapter: adapter.prepare_linear(ONE, None, "fp32", "plain", group_width=32),
 ]
 
 
@@ -112,8 +182,46 @@ def test_open_and_close_happen_once() -> None:
 
 
 def test_an_allocation_without_an_alignment_gets_the_adapter_s_own() -> None:
-    adapter = ListAdapter()
-    adapter.set_device(DEVICE)
-    adapter.open()
+    adapter = opened()
     assert adapter.allocate(1) == [64.0]
     assert adapter.allocate(1, 256) == [256.0]
+
+
+@pytest.mark.parametrize("call", MISSING)
+def test_a_primitive_that_an_adapter_lacks_is_refused_by_name(call: Callable[[ListAdapter], object]) -> None:
+    with pytest.raises(AdapterOutOfOrder, match="before"):
+        call(ListAdapter())
+    with pytest.raises(UnknownName):
+        call(opened())
+
+
+@pytest.mark.parametrize("primitive", Primitive)
+def test_what_is_supported_follows_from_the_implementations(primitive: Primitive) -> None:
+    support = opened().supports(primitive, "fp32")
+    assert support.ok == (primitive in {Primitive.LINEAR, Primitive.SWAP})
+    assert support.ok or support.reason == f"the adapter has no {primitive} in fp32"
+
+
+def test_pinned_memory_is_given_back_once_by_release_and_the_rest_by_close() -> None:
+    adapter = opened()
+    first, _second = adapter.allocate_pinned(2), adapter.allocate_pinned(3)
+    adapter.allocate_pageable(100)
+    assert adapter.pinned_bytes == 40
+    for _ in range(2):
+        adapter.release(first)
+    assert (adapter.pinned_bytes, adapter.released) == (24, 1)
+    adapter.close()
+    assert (adapter.pinned_bytes, adapter.released) == (0, 2)
+
+
+def test_a_swap_ends_with_a_fence_that_reaches_the_other_side() -> None:
+    adapter = opened()
+    adapter.swap(ONE, [0], ONE, block_bytes=8, to_device=False)
+    assert adapter.fences == ["system"]
+
+
+def test_without_a_compiler_a_function_stays_as_it_is_and_the_reason_is_said() -> None:
+    compiled = opened().compile_model(len, CompileHints())
+    assert compiled.function is len
+    assert compiled.backend is None
+    assert "test0" in compiled.reason

@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import torch
 
-from vllm_probe.core.adapter import Primitive
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.errors import BadUsage, DeviceUnavailable, SchemaViolation
 from vllm_probe.core.model import ModelSpec, Pooling
+from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.runtime.modeling import bert, qwen3

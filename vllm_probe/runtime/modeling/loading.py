@@ -6,8 +6,8 @@ from typing import Protocol
 
 import torch
 
-from vllm_probe.core.adapter import Linear
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.primitive import Linear
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
 
 Attention = Callable[..., torch.Tensor]

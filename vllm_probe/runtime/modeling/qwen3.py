@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from vllm_probe.core.adapter import Linear
 from vllm_probe.core.errors import UnsupportedModel
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.primitive import Linear
 from vllm_probe.core.progress import Progress
 from vllm_probe.runtime.modeling.loading import Attention, Loader
 

@@ -6,8 +6,8 @@ from functools import cache
 
 import torch
 
-from vllm_probe.core.adapter import Linear, MemoryReading, Primitive, Support
 from vllm_probe.core.errors import LibraryUnavailable
+from vllm_probe.core.primitive import Linear, MemoryReading, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.cpu.limits import free_memory, read_limits
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
@@ -35,9 +35,9 @@ class CpuAdapter(TorchAdapter):
     torch_device = "cpu"
     memory_fence_scope = "system"
 
-    def supports(self, primitive: Primitive, dtype: str) -> Support:
+    def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
         """As torch, with what a format costs that these processors do not compute in."""
-        support = super().supports(primitive, dtype)
+        support = super()._supports(primitive, dtype, shape)
         if not support.ok or self._computes(dtype):
             return support
         if dtype == "int8":

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_probe.core.adapter import HardwareAdapter, Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.primitive import Done, Event, Linear, MemoryReading, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
 from vllm_probe.core.version import __version__
@@ -49,38 +50,35 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         self._noise = random.Random(self.script.seed)  # noqa: S311 - not a secret
         self._next_address = 1
 
-    def supports(self, primitive: Primitive, dtype: str) -> Support:
-        """Linear in the formats of the script."""
-        if primitive is Primitive.LINEAR and dtype in self.script.rates_gflops:
+    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        """One, `scripted`: linear in the formats of the script."""
+        return ("scripted",) if primitive is Primitive.LINEAR and dtype in self.script.rates_gflops else ()
+
+    def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:  # noqa: ARG002
+        if self.implementations(primitive, dtype):
             return Support(ok=True)
         return Support(ok=False, reason=f"the script has no {primitive} in {dtype}")
 
-    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        """One, `scripted`."""
-        return ("scripted",) if self.supports(primitive, dtype).ok else ()
-
-    def copy(self, source: NullTensor, target: NullTensor) -> None:
-        """Copies all of `source` over `target`."""
+    def _copy(self, source: NullTensor, target: NullTensor, *, non_blocking: bool, queue: int) -> Event:  # noqa: ARG002
         self._move("copy", 2 * source.nbytes)
         target.value = source.value
+        return Done()
 
-    def read(self, source: NullTensor) -> NullTensor:
-        """The sum of `source`."""
+    def _read(self, source: NullTensor) -> NullTensor:
         self._move("read", source.nbytes)
         return NullTensor((), source.dtype, source.value * math.prod(source.shape))
 
-    def triad(self, b: NullTensor, c: NullTensor, scale: float, out: NullTensor) -> None:
-        """Writes `b + scale * c` to `out`."""
+    def _triad(self, b: NullTensor, c: NullTensor, scale: float, out: NullTensor) -> None:
         self._move("triad", b.nbytes + c.nbytes + out.nbytes)
         out.value = b.value + scale * c.value
 
-    def fence(self, scope: FenceScope) -> None:
+    def _fence(self, scope: FenceScope) -> None:
         """Nothing is ever out of order, whatever the `scope`."""
 
-    def synchronize(self) -> None:
+    def _synchronize(self) -> None:
         """Nothing is ever queued."""
 
-    def time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+    def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
         """Seconds by which `calls` advance the clock, with the script's noise."""
         begin = self.clock_s
         for call in calls:
@@ -105,6 +103,20 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         address = -(-self._next_address // alignment) * alignment
         self._next_address = address + nbytes + 1
         return NullTensor((nbytes,), "int8", address=address)
+
+    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> NullTensor:  # noqa: ARG002
+        return self._allocate(nbytes, alignment)
+
+    def _address(self, tensor: NullTensor) -> int:
+        return tensor.address
+
+    def _from_host(self, values: Sequence[Any], dtype: str) -> NullTensor:
+        """A tensor of the first of `values` everywhere."""
+        shape, inner = [], values
+        while isinstance(inner, Sequence):
+            shape.append(len(inner))
+            inner = inner[0]
+        return NullTensor(tuple(shape), dtype, inner)
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> NullTensor:
         """One small integer from `seed`, everywhere."""

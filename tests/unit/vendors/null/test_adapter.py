@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from vllm_probe.core import codec
-from vllm_probe.core.adapter import Primitive
 from vllm_probe.core.errors import AdapterOutOfOrder, InvalidJson, SchemaViolation
+from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.null.adapter import NullAdapter

@@ -1,0 +1,235 @@
+"""The primitives that an adapter can have, checked for order and handed to the vendor's hooks."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NoReturn
+
+from vllm_probe.core.bringup import BringUp, Stage
+from vllm_probe.core.errors import UnknownName
+from vllm_probe.core.primitive import Compiled, CompileHints, Linear, Primitive, Support, Tensor
+from vllm_probe.core.values import FenceScope
+
+
+class Operations(BringUp, Generic[Tensor]):
+    """Primitives of one device; those that a vendor has appear in `implementations` and override their hook.
+
+    Number formats are capability words (`bf16`, `int8`). An implementation that is null is the adapter's preference.
+    """
+
+    @abstractmethod
+    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        """Names of the implementations of `primitive` in `dtype`, the preferred one first; empty when it has none."""
+
+    def supports(self, primitive: Primitive, dtype: str, shape: Sequence[int] = ()) -> Support:
+        """Whether `primitive` runs in `dtype` on this device with what is installed.
+
+        Args:
+            primitive: the operation.
+            dtype: number format.
+            shape: [rows, k, n] of a linear, the shape of the first operand of others; empty: any common one.
+        """
+        self._require(Stage.DEVICE_SET, "supports")
+        return self._supports(primitive, dtype, tuple(shape))
+
+    def group_widths(self, implementation: str) -> tuple[int, ...]:
+        """Lanes per group that the linear `implementation` can be launched with; empty where that is not ours."""
+        self._require(Stage.DEVICE_SET, "group_widths")
+        return self._group_widths(implementation)
+
+    def prepare_linear(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        dtype: str,
+        implementation: str | None = None,
+        *,
+        group_width: int | None = None,
+    ) -> Linear[Tensor]:
+        """An operator for `weight` [n, k] in `dtype`, packed as `implementation` wants it.
+
+        The operator takes activations [rows, k] and gives [rows, n]: `dtype`, or int32 for int8. The weight may
+        be released afterwards.
+
+        Args:
+            weight: [n, k].
+            bias: [n], or null.
+            dtype: number format of weight and activations.
+            implementation: one of `implementations`.
+            group_width: one of `group_widths`, null for the implementation's own.
+
+        Raises:
+            UnknownName: there is no such implementation, or it cannot be launched with that width.
+        """
+        self._require(Stage.OPEN, "prepare_linear")
+        name = implementation or self._first(Primitive.LINEAR, dtype)
+        if group_width is None:
+            return self._prepare_linear(weight, bias, dtype, name)
+        if group_width not in self._group_widths(name):
+            raise UnknownName(f"{name} cannot be launched {group_width} lanes wide", hint="see group_widths()")
+        return self._prepare_wide(weight, bias, dtype, name, group_width)
+
+    def attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lengths: Sequence[int],
+        *,
+        causal: bool,
+        implementation: str | None = None,
+    ) -> Tensor:
+        """Attention within each of the sequences that are packed one after another, scaled by 1/sqrt(head_dim).
+
+        Args:
+            query: [sum(lengths), num_heads, head_dim], fp32, bf16 or fp16.
+            key: [sum(lengths), num_kv_heads, head_dim]; num_kv_heads divides num_heads.
+            value: as `key`.
+            lengths: tokens of each sequence.
+            causal: whether a token sees only itself and those before it.
+            implementation: one of `implementations`.
+
+        Returns:
+            New tensor of the shape and format of `query`.
+        """
+        self._require(Stage.OPEN, "attention")
+        return self._attention(query, key, value, lengths, causal, implementation)
+
+    def rms_norm(self, rows: Tensor, weight: Tensor, epsilon: float, *, implementation: str | None = None) -> Tensor:
+        """`rows` over the root of the mean of their squares plus `epsilon`, times `weight`.
+
+        Computed in fp32, rounded to the format of `rows`, then multiplied, which is the order of transformers' Qwen3.
+
+        Args:
+            rows: [..., n], fp32, bf16 or fp16.
+            weight: [n], or [m, n] for rows [..., m, n], in the format of `rows`.
+            epsilon: added to the mean of squares.
+            implementation: one of `implementations`.
+
+        Returns:
+            New tensor of the shape and format of `rows`.
+        """
+        self._require(Stage.OPEN, "rms_norm")
+        return self._rms_norm(rows, weight, epsilon, implementation)
+
+    def rope(self, heads: Tensor, cosines: Tensor, sines: Tensor, *, implementation: str | None = None) -> Tensor:
+        """`heads` with their first and second halves rotated against each other, as https://arxiv.org/abs/2104.09864.
+
+        Args:
+            heads: [tokens, num_heads, head_dim], fp32, bf16 or fp16.
+            cosines: [tokens, head_dim / 2] of each token's angles, in the format of `heads`.
+            sines: as `cosines`.
+            implementation: one of `implementations`.
+
+        Returns:
+            New tensor of the shape and format of `heads`.
+        """
+        self._require(Stage.OPEN, "rope")
+        return self._rope(heads, cosines, sines, implementation)
+
+    def quantize(self, rows: Tensor, *, implementation: str | None = None) -> tuple[Tensor, Tensor]:
+        """`rows` [n, k] in int8, each row over its own scale: its largest magnitude / 127, 1 for a row of zeros.
+
+        Rounded to nearest, ties to even.
+
+        Returns:
+            int8 [n, k] and fp32 scales [n].
+        """
+        self._require(Stage.OPEN, "quantize")
+        return self._quantize(rows, implementation)
+
+    def swap(
+        self,
+        pool: Tensor,
+        blocks: Sequence[int],
+        host: Tensor,
+        *,
+        block_bytes: int,
+        to_device: bool,
+        implementation: str | None = None,
+    ) -> None:
+        """Moves blocks between device and host, and ends with a fence of `system` scope.
+
+        Args:
+            pool: memory of the device that `allocate` gave, block n at byte n * block_bytes.
+            blocks: the blocks of `pool` concerned, each once.
+            host: memory that `allocate_pinned` gave, block `blocks[i]` at byte i * block_bytes.
+            block_bytes: size of a block.
+            to_device: from `host` into `pool`; else the other way.
+            implementation: one of `implementations`.
+        """
+        self._require(Stage.OPEN, "swap")
+        self._swap(pool, blocks, host, block_bytes, to_device, implementation)
+        self._fence(Primitive.SWAP.fence_scope)
+
+    def compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
+        """`function` compiled for this device, or itself and the reason why there is no compiler."""
+        self._require(Stage.OPEN, "compile_model")
+        return self._compile_model(function, hints)
+
+    def _first(self, primitive: Primitive, dtype: str) -> str:
+        names = self.implementations(primitive, dtype)
+        if not names:
+            raise UnknownName(f"{self.device.id} has no {primitive} in {dtype}", hint="ask supports() first")
+        return names[0]
+
+    def _missing(self, primitive: Primitive) -> NoReturn:
+        raise UnknownName(f"{self.device.id} has no {primitive}", hint="ask supports() first")
+
+    def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
+        if self.implementations(primitive, dtype):
+            return Support(ok=True)
+        return Support(ok=False, reason=f"the adapter has no {primitive} in {dtype}")
+
+    def _prepare_linear(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        dtype: str,
+        implementation: str,
+    ) -> Linear[Tensor]:
+        self._missing(Primitive.LINEAR)
+
+    def _group_widths(self, implementation: str) -> tuple[int, ...]:
+        return ()
+
+    def _prepare_wide(
+        self, weight: Tensor, bias: Tensor | None, dtype: str, implementation: str, group_width: int
+    ) -> Linear[Tensor]:
+        self._missing(Primitive.LINEAR)
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lengths: Sequence[int],
+        causal: bool,
+        implementation: str | None,
+    ) -> Tensor:
+        self._missing(Primitive.ATTENTION)
+
+    def _rms_norm(self, rows: Tensor, weight: Tensor, epsilon: float, implementation: str | None) -> Tensor:
+        self._missing(Primitive.RMS_NORM)
+
+    def _rope(self, heads: Tensor, cosines: Tensor, sines: Tensor, implementation: str | None) -> Tensor:
+        self._missing(Primitive.ROPE)
+
+    def _quantize(self, rows: Tensor, implementation: str | None) -> tuple[Tensor, Tensor]:
+        self._missing(Primitive.QUANTIZE)
+
+    def _swap(
+        self,
+        pool: Tensor,
+        blocks: Sequence[int],
+        host: Tensor,
+        block_bytes: int,
+        to_device: bool,
+        implementation: str | None,
+    ) -> None:
+        self._missing(Primitive.SWAP)
+
+    def _compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
+        return Compiled(function=function, reason=f"the adapter of {self.device.id} names no compiler")
+
+    @abstractmethod
+    def _fence(self, scope: FenceScope) -> None: ...
