@@ -36,6 +36,7 @@ class Engine:
 
     Attributes:
         has_dummy_weights: the weights are random, so that vectors mean nothing.
+        reader: from texts and token ids to prompts, and back.
         reads_text: there is a tokenizer; without one only token ids are taken.
         stall_s: silence of the loop after which the engine is not healthy, at least four times its slowest step.
         observers: called in the loop thread with every step and its seconds.
@@ -57,8 +58,8 @@ class Engine:
         self.has_dummy_weights = False
         self.observers: list[StepObserver] = []
         pooling, self._normalizes = pooling_of(config, spec)
-        self._reader = PromptReader(spec, config.max_model_len, pooling)
-        self.reads_text = self._reader.reads_text
+        self.reader = PromptReader(spec, config.max_model_len, pooling)
+        self.reads_text = self.reader.reads_text
         self._queue = RequestQueue(
             Limits(
                 max_num_seqs=config.max_num_seqs,
@@ -162,15 +163,7 @@ class Engine:
         if dimensions not in (None, width) and not self.spec.is_matryoshka:
             message = f"{self.spec.name} has {width} dimensions and was not trained to be cut to {dimensions}"
             raise RequestError(message, "dimensions")
-        return replace(self._reader.read(inputs, **reading), dimensions=dimensions)
-
-    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[list[int], list[str]]:
-        """Token ids of `text` and the tokens themselves; errors as for `PromptReader.tokenize`."""
-        return self._reader.tokenize(text, add_special_tokens=add_special_tokens)
-
-    def detokenize(self, ids: Sequence[int]) -> str:
-        """The text of token `ids`; errors as for `PromptReader.detokenize`."""
-        return self._reader.detokenize(ids)
+        return replace(self.reader.read(inputs, **reading), dimensions=dimensions)
 
     def check_room(self) -> None:
         """Refuses as `submit` does while no request can be admitted, before anything is spent on reading it.

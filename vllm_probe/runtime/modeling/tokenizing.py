@@ -60,6 +60,8 @@ class PromptReader:
 
     Attributes:
         reads_text: there is a tokenizer; without one only token ids are understood.
+        prompt_names: what `prompt_name` may be.
+        least_tokens: shortest that a prompt can be cut to, its special tokens and one more.
     """
 
     def __init__(self, spec: ModelSpec, max_model_len: int, pooling: Pooling) -> None:
@@ -75,6 +77,9 @@ class PromptReader:
         self._saw_token_ids = False  # LangChain sends those of another model: its issue 12854
         around: list[int] = self._tokenizer.encode("").ids if self._tokenizer else []
         self._specials = frozenset(around)
+        self.least_tokens = len(self._specials) + 1
+        meant = (given for given, name in _INPUT_TYPES.items() if name in spec.prompts)
+        self.prompt_names = (*spec.prompts, *meant)
         self._terminal = around[-1] if around and pooling == "last" else None
 
     def read(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Prompts:
@@ -136,11 +141,10 @@ class PromptReader:
         """Tokens to cut at, null when nothing may be cut."""
         if truncate_prompt_tokens is None:
             return None
-        least = len(self._specials) + 1
         if truncate_prompt_tokens == -1:
             return self._max_model_len
-        if not least <= truncate_prompt_tokens <= self._max_model_len:
-            message = f"truncate_prompt_tokens must be -1 or between {least} and {self._max_model_len}"
+        if not self.least_tokens <= truncate_prompt_tokens <= self._max_model_len:
+            message = f"truncate_prompt_tokens must be -1 or between {self.least_tokens} and {self._max_model_len}"
             raise RequestError(f"{message}, not {truncate_prompt_tokens}", "truncate_prompt_tokens")
         return truncate_prompt_tokens
 
