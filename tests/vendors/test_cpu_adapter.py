@@ -219,7 +219,7 @@ def test_sequences_of_one_length_share_one_flash_call(adapter: CpuAdapter) -> No
 def test_a_long_prompt_attends_in_parts_that_fit(adapter: CpuAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
     query, key, value = (adapter.random((600, heads, 32), "fp32", heads) for heads in (4, 2, 2))
     whole = adapter.attention(query, key, value, [600], causal=True, implementation="bmm")
-    monkeypatch.setattr("vllm_probe.vendors.torchbase._SCORES", 1)
+    monkeypatch.setattr("vllm_probe.vendors.torchbase.attention._SCORES", 1)
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         parts = adapter.attention(query, key, value, [600], causal=True, implementation="bmm")
     assert [event.name for event in recorded.events() or ()].count("aten::softmax") == 2 * 3

@@ -13,6 +13,8 @@ from vllm_probe.core.errors import UnknownName
 from vllm_probe.core.primitive import Done, Event, Linear, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
+from vllm_probe.vendors.torchbase.attention import fused, in_blocks
+from vllm_probe.vendors.torchbase.rowwise import rms_norm, rotate
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
 """Capability word to torch's number format."""
@@ -23,45 +25,6 @@ _FLOATING = {
     Primitive.ROPE: ("eager",),
 }
 _BLOCK = 1 << 20
-_QUERY_ROWS = 256  # scores that stay in cache: twice as fast on a CPU at 1024 tokens as all rows at once
-_SCORES = 1 << 23
-
-
-def _fused_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """[batch, heads, tokens, head_dim]; without a mask torch's CPU and CUDA dispatch take their flash kernels."""
-    grouped = {} if q.shape[1] == k.shape[1] else {"enable_gqa": True}
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
-
-
-def _bmm_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """[batch, heads, tokens, head_dim]; the query heads of a key head are rows of one product.
-
-    Holds `_SCORES` scores in the format of `q`, or those of `_QUERY_ROWS` queries of one key head where they are more.
-    """
-    num_tokens, shared, scale = q.shape[2], q.shape[1] // k.shape[1], q.shape[-1] ** -0.5
-    queries = q.unflatten(1, (-1, shared)).flatten(0, 1)  # [batch * kv_heads, shared, tokens, head_dim]
-    keys, values, out = k.flatten(0, 1), v.flatten(0, 1), torch.empty_like(queries)
-    nothing, most = q.new_zeros(()), min(_QUERY_ROWS, num_tokens)
-    later = torch.ones(most, most, dtype=torch.bool, device=q.device).triu(1)
-    for begin in range(0, num_tokens, _QUERY_ROWS):
-        end = min(begin + _QUERY_ROWS, num_tokens)
-        rows, seen = end - begin, end if causal else num_tokens
-        heads = max(1, _SCORES // (shared * rows * seen))
-        for first in range(0, len(queries), heads):
-            at = slice(first, first + heads)
-            block, past = queries[at, :, begin:end].flatten(1, 2), keys[at, :seen].transpose(1, 2)
-            scores = torch.baddbmm(nothing, block, past, beta=0, alpha=scale)
-            if causal:
-                scores.unflatten(1, (shared, rows))[..., begin:].masked_fill_(later[:rows, :rows], float("-inf"))
-            out[at, :, begin:end] = torch.bmm(scores.softmax(-1), values[at, :seen]).unflatten(1, (shared, rows))
-    return out.view(q.shape)
-
-
-def _eager_rms_norm(rows: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Six times as fast on a CPU as torch's own, which computes the mean of squares without vectors."""
-    exact = rows.to(torch.float32, copy=True)
-    squares = torch.linalg.vector_norm(exact, dim=-1, keepdim=True).square_()
-    return exact.mul_(squares.div_(rows.shape[-1]).add_(epsilon).rsqrt_()).to(rows.dtype)
 
 
 def _aligned(buffer: torch.Tensor, nbytes: int, alignment: int) -> torch.Tensor:
@@ -145,7 +108,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         implementation: str | None,
     ) -> torch.Tensor:
         """Sequences of one length share a call without padding; neighbours of one length are not even copied."""
-        attend = _bmm_attention if implementation == "bmm" else _fused_attention
+        attend = in_blocks if implementation == "bmm" else fused
         starts_of: dict[int, list[int]] = {}
         for start, length in zip(accumulate(lengths, initial=0), lengths, strict=False):
             if length:
@@ -165,7 +128,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     ) -> torch.Tensor:
         if implementation == "aten":
             return functional.rms_norm(rows, rows.shape[-1:], eps=epsilon).mul_(weight)
-        return _eager_rms_norm(rows, epsilon).mul_(weight)
+        return rms_norm(rows, epsilon).mul_(weight)
 
     def _rope(
         self,
@@ -174,12 +137,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         sines: torch.Tensor,
         implementation: str | None,  # noqa: ARG002
     ) -> torch.Tensor:
-        first, second = heads.chunk(2, dim=-1)
-        cosines, sines, out = cosines[:, None], sines[:, None], torch.empty_like(heads)
-        out_first, out_second = out.chunk(2, dim=-1)
-        torch.mul(first, cosines, out=out_first).addcmul_(second, sines, value=-1)
-        torch.mul(second, cosines, out=out_second).addcmul_(first, sines)
-        return out
+        return rotate(heads, cosines, sines)
 
     def _rows(self, starts: list[int], length: int) -> slice | torch.Tensor:
         """Where sequences of `length` stand: a slice when they are neighbours, else indices [len(starts) * length]."""
