@@ -19,7 +19,8 @@ from vllm_probe.runtime.executor.admission import check_runnable
 from vllm_probe.runtime.executor.embedder import Embedder, LoadFormat, load_embedder, pooling_of
 from vllm_probe.runtime.executor.result import Embeddings, collect, to_bytes
 from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts, Reading
-from vllm_probe.runtime.sched.queue import Limits, QueueState, RequestQueue
+from vllm_probe.runtime.sched.backlog import Limits
+from vllm_probe.runtime.sched.queue import QueueState, RequestQueue
 from vllm_probe.runtime.sched.request import QueueClosed, Request, RequestError, RequestFailed, StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
 
@@ -240,17 +241,17 @@ class Engine:
     def _step(self, embedder: Embedder, plan: StepPlan) -> None:
         """Runs `plan`; where it fails, each prompt alone, so that only the guilty request fails."""
         self._ticked_s = started_s = time.monotonic()
-        if all(prompt.request.future.done() for prompt in plan.prompts):
+        if all(chunk.prompt.request.future.done() for chunk in plan.chunks):
             return
         try:
             vectors = embedder.run(plan)
         except _STEP_ERRORS:
-            if len(plan.prompts) > 1:
+            if len(plan.chunks) > 1:
                 for alone in plan.split(1):
                     self._step(embedder, alone)
                 return
             _log.exception("a prompt of %d tokens failed", plan.num_tokens)
-            self._drop(plan.prompts[0].request, RequestFailed("the model failed on this input", "step"))
+            self._drop(plan.chunks[0].prompt.request, RequestFailed("the model failed on this input", "step"))
             return
         seconds = time.monotonic() - started_s
         self._slowest_s = max(self._slowest_s, seconds)
@@ -265,7 +266,7 @@ class Engine:
         """Gives each prompt its row; a request with a row that is not finite fails."""
         size, data = 4 * vectors.shape[1], to_bytes(vectors)
         finite: list[bool] = vectors.isfinite().all(1).tolist()
-        for row, prompt in enumerate(plan.prompts):
+        for row, prompt in enumerate(chunk.prompt for chunk in plan.chunks if chunk.is_last):
             if finite[row]:
                 prompt.request.outputs[prompt.index] = bytes(data[row * size : (row + 1) * size])
             else:

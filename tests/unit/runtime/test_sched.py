@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from vllm_probe.runtime.sched.queue import Limits, RequestQueue
+from vllm_probe.runtime.sched.backlog import Limits
+from vllm_probe.runtime.sched.queue import RequestQueue
 from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, StepPlan
 
 LIMITS = Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30)
@@ -64,7 +65,7 @@ def test_a_prompt_longer_than_the_budget_runs_alone() -> None:
 
 def test_prompts_of_a_step_are_sorted_by_length_and_keep_their_index() -> None:
     plan = step(queue(request(3, 1, 2)))
-    assert [(prompt.index, prompt.num_tokens) for prompt in plan.prompts] == [(1, 1), (2, 2), (0, 3)]
+    assert [(chunk.prompt.index, chunk.num_tokens) for chunk in plan.chunks] == [(1, 1), (2, 2), (0, 3)]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_request_cancelled_while_it_runs_never_completes() -> None:
     plan = step(made)
     made.cancel(item)
     assert made.finish(plan, 1.0) == ()
-    assert step(made).prompts == ()
+    assert step(made).chunks == ()
 
 
 def test_a_closed_queue_finishes_what_it_admitted_and_then_ends() -> None:
@@ -227,7 +228,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def run(self) -> None:
         plan = step(self.queue)
-        taken = [(prompt.request, prompt.index) for prompt in plan.prompts]
+        taken = [(chunk.prompt.request, chunk.prompt.index) for chunk in plan.chunks]
         head, self.waiting = self.waiting[: len(taken)], self.waiting[len(taken) :]
         assert sorted(taken, key=self.key) == sorted(head, key=self.key)
         assert bool(taken) == bool(head)
@@ -242,12 +243,12 @@ class QueueMachine(RuleBasedStateMachine):
         if self.running:
             plan = self.running.pop(0)
             complete = []
-            for prompt in plan.prompts:
-                if prompt.request in self.open:
-                    self.open[prompt.request] -= 1
-                    if not self.open[prompt.request]:
-                        del self.open[prompt.request]
-                        complete.append(prompt.request)
+            for owner in (chunk.prompt.request for chunk in plan.chunks):
+                if owner in self.open:
+                    self.open[owner] -= 1
+                    if not self.open[owner]:
+                        del self.open[owner]
+                        complete.append(owner)
             assert list(self.queue.finish(plan, 1.0)) == complete
 
     @rule(item=consumes(requests))

@@ -46,7 +46,7 @@ class Embedder:
     def run(self, plan: StepPlan) -> torch.Tensor:
         """Vectors of the plan's prompts in its order, [prompts, hidden], float32 on the host."""
         with torch.inference_mode():
-            token_ids = self.adapter.tensor([*chain.from_iterable(prompt.token_ids for prompt in plan.prompts)])
+            token_ids = self.adapter.tensor([*chain.from_iterable(chunk.token_ids for chunk in plan.chunks)])
             vectors = pooled_states(self.model, token_ids, plan.lengths, self.pooling)
             return (normalize(vectors) if self.normalizes else vectors).cpu()
 

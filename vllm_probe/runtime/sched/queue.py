@@ -1,32 +1,17 @@
-"""The request queue: first come, first served, cut into steps by token budget."""
+"""The request queue: many threads submit, one takes steps."""
 
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vllm_probe.runtime.sched.request import Prompt, QueueClosed, QueueFull, Request, StepPlan
+from vllm_probe.runtime.sched.backlog import Backlog, Limits
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, StepPlan
 
 _CLOSED = "the engine is shutting down"
 _RATE_WEIGHT = 0.2
 _MAX_RETRY_AFTER_S = 120  # the openai client ignores a longer Retry-After
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one step and the queue may hold.
-
-    Attributes:
-        max_num_seqs: prompts in one step.
-        max_num_batched_tokens: tokens in one step; a longer prompt runs alone.
-        max_waiting_tokens: tokens that may wait; a larger request is admitted only when nothing waits.
-    """
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_waiting_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +32,13 @@ class QueueState:
 
 
 class RequestQueue:
-    """Requests of many threads, taken by one.
-
-    Prompts run in the order of arrival, so none can starve; only inside a step are they sorted by length.
-    """
+    """Requests of many threads, taken by one in the order of a `Backlog`, in which none can starve."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self._clock = clock
         self._changed = threading.Condition()
-        self._waiting: deque[Prompt] = deque()
-        self._waiting_tokens = 0
+        self._backlog = Backlog(limits)
         self._left: dict[Request, int] = {}
         self._tokens_per_s: float | None = None
         self._overflowed = False
@@ -74,12 +55,11 @@ class RequestQueue:
             if self._closed:
                 raise QueueClosed(_CLOSED)
             tokens = request.num_tokens
-            if self._waiting and self._waiting_tokens + tokens > self.limits.max_waiting_tokens:
+            if self._backlog and self._backlog.num_tokens + tokens > self.limits.max_waiting_tokens:
                 self._overflowed = True
                 raise self._full()
             request.submitted_s = self._clock()
-            self._waiting.extend(Prompt(request, index) for index in range(len(request.prompts)))
-            self._waiting_tokens += tokens
+            self._backlog.add(request)
             self._left[request] = len(request.prompts)
             self._changed.notify()
 
@@ -96,34 +76,22 @@ class RequestQueue:
         with self._changed:
             if self._closed:
                 raise QueueClosed(_CLOSED)
-            room = self.limits.max_waiting_tokens - self._waiting_tokens
-            if self._overflowed and self._waiting and room < self.limits.max_num_batched_tokens:
+            room = self.limits.max_waiting_tokens - self._backlog.num_tokens
+            if self._overflowed and self._backlog and room < self.limits.max_num_batched_tokens:
                 raise self._full()
             self._overflowed = False
 
     def next_step(self, timeout_s: float) -> StepPlan | None:
         """The next prompts within the budget; an empty plan after `timeout_s`, null once closed and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed, timeout_s)
-            if self._closed and not self._waiting:
+            self._changed.wait_for(lambda: self._backlog or self._closed, timeout_s)
+            if self._closed and not self._backlog:
                 return None
-            plan = self._take()
-            for prompt in plan.prompts:
-                if prompt.request.started_s is None:
-                    prompt.request.started_s = self._clock()
+            plan = self._backlog.take()
+            for chunk in plan.chunks:
+                if chunk.prompt.request.started_s is None:
+                    chunk.prompt.request.started_s = self._clock()
             return plan
-
-    def _take(self) -> StepPlan:
-        taken: list[Prompt] = []
-        budget = self.limits.max_num_batched_tokens
-        while self._waiting and len(taken) < self.limits.max_num_seqs:
-            tokens = self._waiting[0].num_tokens
-            if taken and tokens > budget:
-                break
-            budget -= tokens
-            self._waiting_tokens -= tokens
-            taken.append(self._waiting.popleft())
-        return StepPlan(tuple(sorted(taken, key=lambda prompt: prompt.num_tokens)))
 
     def finish(self, plan: StepPlan, seconds: float) -> tuple[Request, ...]:
         """Records that `plan` ran in `seconds`; gives the requests that are complete with it."""
@@ -133,7 +101,7 @@ class RequestQueue:
                 known = self._tokens_per_s
                 self._tokens_per_s = rate if known is None else known + _RATE_WEIGHT * (rate - known)
             complete = []
-            for request in (prompt.request for prompt in plan.prompts):
+            for request in (chunk.prompt.request for chunk in plan.chunks if chunk.is_last):
                 if request in self._left:
                     self._left[request] -= 1
                     if not self._left[request]:
@@ -146,8 +114,7 @@ class RequestQueue:
         with self._changed:
             if self._left.pop(request, None) is None:
                 return False
-            kept = deque(prompt for prompt in self._waiting if prompt.request is not request)
-            self._waiting, self._waiting_tokens = kept, sum(prompt.num_tokens for prompt in kept)
+            self._backlog.remove(request)
             return True
 
     def close(self) -> None:
@@ -161,9 +128,8 @@ class RequestQueue:
         with self._changed:
             dropped = tuple(self._left)
             self._closed = True
-            self._waiting.clear()
+            self._backlog.clear()
             self._left.clear()
-            self._waiting_tokens = 0
             self._changed.notify()
             return dropped
 
@@ -173,17 +139,17 @@ class RequestQueue:
             running = sum(request.started_s is not None for request in self._left)
             return QueueState(
                 waiting=len(self._left) - running,
-                waiting_tokens=self._waiting_tokens,
+                waiting_tokens=self._backlog.num_tokens,
                 running=running,
                 closed=self._closed,
             )
 
     def _full(self) -> QueueFull:
-        message = f"{self._waiting_tokens} tokens are waiting, the limit is {self.limits.max_waiting_tokens}"
+        message = f"{self._backlog.num_tokens} tokens are waiting, the limit is {self.limits.max_waiting_tokens}"
         return QueueFull(message, self._retry_after_s())
 
     def _retry_after_s(self) -> int:
         """Whole seconds until what waits should have started, at the measured rate."""
         if self._tokens_per_s is None:
             return 1
-        return min(_MAX_RETRY_AFTER_S, math.ceil(self._waiting_tokens / self._tokens_per_s))
+        return min(_MAX_RETRY_AFTER_S, math.ceil(self._backlog.num_tokens / self._tokens_per_s))

@@ -93,29 +93,61 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class StepPlan:
-    """Prompts that run together, sorted by length so that equal lengths stand side by side; none on an idle tick."""
+class Chunk:
+    """Tokens of a prompt that one step computes: all, or those from `begin` to `end`, behind those before them."""
 
-    prompts: tuple[Prompt, ...]
+    prompt: Prompt
+    begin: int
+    end: int
+
+    @classmethod
+    def whole(cls, prompt: Prompt) -> "Chunk":
+        """All of `prompt`."""
+        return cls(prompt, 0, prompt.num_tokens)
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Its tokens."""
+        return self.prompt.token_ids[self.begin : self.end]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many."""
+        return self.end - self.begin
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the prompt is computed with it."""
+        return self.end == self.prompt.num_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What runs together: one chunk of a longer prompt, or whole prompts, none on an idle tick.
+
+    Whole prompts are sorted by length, so that equal lengths stand side by side.
+    """
+
+    chunks: tuple[Chunk, ...]
 
     @property
     def num_tokens(self) -> int:
         """Tokens of the step."""
-        return sum(prompt.num_tokens for prompt in self.prompts)
+        return sum(chunk.num_tokens for chunk in self.chunks)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Tokens of each prompt."""
-        return tuple(prompt.num_tokens for prompt in self.prompts)
+        """Tokens of each chunk."""
+        return tuple(chunk.num_tokens for chunk in self.chunks)
 
     def split(self, max_tokens: int) -> "tuple[StepPlan, ...]":
-        """The same work in parts of at most `max_tokens`, or of one prompt where that is longer."""
-        parts: list[list[Prompt]] = []
+        """The same work in parts of at most `max_tokens`, or of one chunk where that is longer."""
+        parts: list[list[Chunk]] = []
         room = 0
-        for prompt in self.prompts:
-            if prompt.num_tokens > room:
+        for chunk in self.chunks:
+            if chunk.num_tokens > room:
                 parts.append([])
                 room = max_tokens
-            parts[-1].append(prompt)
-            room -= prompt.num_tokens
+            parts[-1].append(chunk)
+            room -= chunk.num_tokens
         return tuple(StepPlan(tuple(part)) for part in parts)
