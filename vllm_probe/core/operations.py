@@ -68,6 +68,28 @@ class Operations(BringUp, Generic[Tensor]):
             raise UnknownName(f"{name} cannot be launched {group_width} lanes wide", hint="see group_widths()")
         return self._prepare_wide(weight, bias, dtype, name, group_width)
 
+    def weight_only_formats(self) -> tuple[str, ...]:
+        """Formats, `int8` or `int4`, that `prepare_weight_only` can keep a weight in; empty where it has no kernel."""
+        self._require(Stage.DEVICE_SET, "weight_only_formats")
+        return self._weight_only_formats()
+
+    def prepare_weight_only(self, weight: Tensor, dtype: str) -> Linear[Tensor]:
+        """An operator for `weight` [n, k] that holds it in `dtype` and multiplies in bf16: a saving, no compute rate.
+
+        The operator takes bf16 [rows, k] and gives bf16 [rows, n]. The weight may be released afterwards.
+
+        Args:
+            weight: [n, k], bf16; each row is rounded to nearest over its own scale, int4 over one for each 32 of k.
+            dtype: one of `weight_only_formats`.
+
+        Raises:
+            UnknownName: there is no such format, or the kernel does not take n and k.
+        """
+        self._require(Stage.OPEN, "prepare_weight_only")
+        if dtype not in self._weight_only_formats():
+            raise UnknownName(f"{self.device.id} keeps no weight in {dtype}", hint="see weight_only_formats()")
+        return self._prepare_weight_only(weight, dtype)
+
     def attention(
         self,
         query: Tensor,
@@ -191,6 +213,12 @@ class Operations(BringUp, Generic[Tensor]):
 
     def _group_widths(self, implementation: str) -> tuple[int, ...]:
         return ()
+
+    def _weight_only_formats(self) -> tuple[str, ...]:
+        return ()
+
+    def _prepare_weight_only(self, weight: Tensor, dtype: str) -> Linear[Tensor]:
+        self._missing(Primitive.LINEAR)
 
     def _prepare_wide(
         self, weight: Tensor, bias: Tensor | None, dtype: str, implementation: str, group_width: int

@@ -138,6 +138,7 @@ MISSING: list[Callable[[ListAdapter], object]] = [
     lambda adapter: adapter.rope(ONE, ONE, ONE),
     lambda adapter: adapter.quantize(ONE),
     lambda adapter: adapter.prepare_linear(ONE, None, "fp32", "plain", group_width=32),
+    lambda adapter: adapter.prepare_weight_only(ONE, "int4"),
 ]
 
 
@@ -212,6 +213,12 @@ def test_pinned_memory_is_given_back_once_by_release_and_the_rest_by_close() -> 
     assert (adapter.pinned_bytes, adapter.released) == (24, 1)
     adapter.close()
     assert (adapter.pinned_bytes, adapter.released) == (0, 2)
+
+
+def test_no_weight_is_kept_narrow_unless_the_adapter_says_so() -> None:
+    with pytest.raises(AdapterOutOfOrder, match="set_device"):
+        ListAdapter().weight_only_formats()
+    assert opened().weight_only_formats() == ()
 
 
 def test_a_swap_ends_with_a_fence_that_reaches_the_other_side() -> None:
