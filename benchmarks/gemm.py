@@ -72,7 +72,7 @@ def main() -> None:
     for dtype, torch_dtype in DTYPES.items():
         choices: dict[str, Choice] = {}
         form = LinearFormat(adapter, plan, dtype, choices)
-        sets = len(form.case(ROWS[0]).prepare(1).calls)
+        sets = len(form.prepare(ROWS[0], 1).calls)
         name = choices[dtype].implementation
         linears = operators(name, [random(plan.width, plan.depth, torch_dtype) for _ in range(sets)])
         for rows in ROWS:

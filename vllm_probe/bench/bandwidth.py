@@ -1,11 +1,15 @@
 """Device memory bandwidth: read, copy and triad over arrays that no cache holds."""
 
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
+from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.timing import Case, Work
+from vllm_probe.bench.section import Section
+from vllm_probe.bench.timing import Case, Reading, Work
 from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import Capability
 
 KINDS = ("read", "copy", "triad")
 _FP32_BYTES = 4
@@ -34,3 +38,31 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
         return Work(calls=(call,), amount=credited * size, method=method, doubts=doubts)
 
     return [Case(key=(kind, 0), title=f"memory {kind}", unit="GB/s", prepare=partial(prepare, kind)) for kind in KINDS]
+
+
+class MemorySection(Section):
+    """The rates of `/memory`."""
+
+    name = "memory"
+
+    def total(self) -> int:
+        """One of each kind."""
+        return len(KINDS)
+
+    def batches(self) -> Iterator[Sequence[Case]]:
+        """All at once."""
+        yield memory_cases(self.adapter, self.plan)
+
+    def write(self, sheet: Sheet) -> None:
+        """Each kind, and the headline: reading on a CPU, triad elsewhere."""
+        for kind in KINDS:
+            sheet.put(f"/memory/{kind}_gb_s", *self.readings.get((kind, 0), self.pending))
+        headline = "read" if self.adapter.device.kind == "cpu" else "triad"
+        sheet.put("/memory/bandwidth_gb_s", *self.readings.get((headline, 0), self.pending))
+
+    def restore(self, partial: Capability) -> None:
+        """What has a value."""
+        for kind in KINDS:
+            pointer, value = f"/memory/{kind}_gb_s", getattr(partial.memory, f"{kind}_gb_s")
+            if value is not None and pointer in partial.measurements:
+                self.readings[kind, 0] = Reading(value, partial.measurements[pointer])

@@ -58,12 +58,13 @@ class LinearFormat:
             key=(self.dtype, rows),
             title=f"{self.dtype} {rows} rows",
             unit="GFLOP/s",
-            prepare=partial(self._prepare, rows),
+            prepare=partial(self.prepare, rows),
             band=arithmetic_band(self._adapter.device, self.dtype),
             optional=rows != self._plan.point_rows,
         )
 
-    def _prepare(self, rows: int, divisor: int) -> Work:
+    def prepare(self, rows: int, divisor: int) -> Work:
+        """The linear at `rows` activation rows, with weights that take turns; fewer of them for a higher `divisor`."""
         plan, element = self._plan, _ELEMENT_BYTES[self.dtype]
         weight_bytes = plan.depth * plan.width * element
         if not self._operators:

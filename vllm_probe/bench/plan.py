@@ -53,6 +53,10 @@ class BenchPlan:
     operand_bytes: int
     array_bytes: int
 
+    def absence(self, group: str) -> str:
+        """Why `group` has no values: it was left out, or its turn has not come."""
+        return "not run yet" if group in self.groups else f"--only leaves {group} out"
+
 
 def make_plan(device: Device, quick: bool, only: frozenset[str]) -> BenchPlan:
     """A plan for `device`: at most 8 s quick and 30 s in full with start-up, at most 25 % of its memory.

@@ -1,19 +1,21 @@
-"""Runs a plan: one point of every format and the memory first, then the curves, a valid document after each."""
+"""Runs a plan: the first cases of every section, then what follows from them, a valid document after each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from vllm_probe.bench.bandwidth import memory_cases
-from vllm_probe.bench.gemm import LinearFormat
+from vllm_probe.bench.bandwidth import MemorySection
+from vllm_probe.bench.compute import ComputeSection
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.report import Report, Results
+from vllm_probe.bench.report import Report
+from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import Case, Stopwatch
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.document import Stamp
-from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.progress import Progress
-from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
+
+SECTIONS: tuple[type[Section], ...] = (MemorySection, ComputeSection)
+"""In the order in which they run."""
 
 
 def run_bench(
@@ -30,55 +32,36 @@ def run_bench(
     `save` gets a valid document after every finished measurement, and once more before an interruption goes on.
     `resume_from` is such a document: what it holds for the same device, machine and torch is not measured again.
     """
-    report = Report(adapter, plan, stamp)
-    results = report.restore(resume_from) if resume_from else Results()
-    stopwatch, done = Stopwatch(adapter, plan), 0
+    sections = tuple(section(adapter, plan) for section in SECTIONS)
+    report = Report(adapter, stamp, sections)
+    if resume_from:
+        report.restore(resume_from)
+    chosen = [section for section in sections if section.name in plan.groups]
+    stopwatch, done, total = Stopwatch(adapter, plan), 0, sum(section.total() for section in chosen)
 
-    def measure(cases: Sequence[Case], total: int) -> None:
-        nonlocal done
-
-        def begin(case: Case) -> None:
-            progress(case.title, done, total)
-
-        missing = [case for case in cases if case.key not in results.readings]
-        done += len(cases) - len(missing)
-        for case, reading in stopwatch.run(missing, begin):
-            results.readings[case.key] = reading
-            done += 1
-            save(report.capability(results))
+    def begin(case: Case) -> None:
+        progress(case.title, done, total)
 
     try:
-        formats = _formats(adapter, plan, results) if "gemm" in plan.groups else []
-        first = memory_cases(adapter, plan) if "memory" in plan.groups else []
-        first += [form.case(plan.point_rows) for form in formats]
-        curves = min(2, len(formats)) if plan.quick else len(formats)
-        measure(first, len(first) + curves * (len(plan.rows) - 1))
-        formats = _with_curve(formats, plan, results)
-        rest = [form.case(rows) for form in formats for rows in plan.rows if rows != plan.point_rows]
-        measure(rest, done + len(rest))
+        for batch in _in_turn(chosen):
+            owners = {case.key: section for section, case in batch}
+            missing = [case for section, case in batch if case.key not in section.readings]
+            done += len(batch) - len(missing)
+            for case, reading in stopwatch.run(missing, begin):
+                owners[case.key].readings[case.key] = reading
+                done += 1
+                save(report.capability())
     except KeyboardInterrupt:
-        save(report.capability(results))
+        save(report.capability())
         raise
-    progress("done", done, done)
-    return report.capability(results)
+    progress("done", total, total)
+    return report.capability()
 
 
-def _formats(adapter: HardwareAdapter[Any], plan: BenchPlan, results: Results) -> list[LinearFormat]:
-    found = []
-    for dtype in COMPUTE_DTYPES:
-        support = adapter.supports(Primitive.LINEAR, dtype)
-        if support.ok:
-            found.append(LinearFormat(adapter, plan, dtype, results.choices))
-        else:
-            results.refused[dtype] = support.reason
-    return found
-
-
-def _with_curve(formats: Sequence[LinearFormat], plan: BenchPlan, results: Results) -> list[LinearFormat]:
-    """All that ran, fastest first; when quick the fastest that needs no quantization, then the fastest of all."""
-    rates = {form: results.readings[form.dtype, plan.point_rows].value or 0.0 for form in formats}
-    ranking = sorted((form for form in formats if rates[form]), key=lambda form: -rates[form])
-    if not plan.quick:
-        return ranking
-    plain = [form for form in ranking if form.dtype in ENGINE_DTYPES]
-    return list(dict.fromkeys(plain[:1] + ranking[:1]))
+def _in_turn(sections: list[Section]) -> Iterator[list[tuple[Section, Case]]]:
+    """The first batches of all sections as one, then the second ones, until none has any."""
+    batches = [(section, section.batches()) for section in sections]
+    while batches:
+        found = [(section, cases, rest) for section, rest in batches if (cases := next(rest, None)) is not None]
+        yield [(section, case) for section, cases, _ in found for case in cases]
+        batches = [(section, rest) for section, _, rest in found]

@@ -37,14 +37,14 @@ class Work:
 
     Attributes:
         calls: the operation on each set of operands, which take turns.
-        amount: floating-point operations or bytes of one call.
+        amount: floating-point operations or bytes of one call; null when the value is the microseconds of a call.
         method: what runs, with the FLOP or byte convention.
         implementation: name of the adapter's implementation.
         doubts: what lowers confidence.
     """
 
     calls: Sequence[Callable[[], object]]
-    amount: float
+    amount: float | None
     method: str
     implementation: str | None = None
     doubts: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Case:
     Attributes:
         key: number format and rows, or the kind of memory access and 0.
         title: name for people.
-        unit: unit of 1e9 amounts per second.
-        prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows.
+        unit: unit of the value: 1e9 amounts per second, or microseconds.
+        prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows; or measures by itself.
         band: what such a device can reach, null when unknown.
         optional: left out when time is short.
     """
@@ -66,7 +66,7 @@ class Case:
     key: tuple[str, int]
     title: str
     unit: str
-    prepare: Callable[[int], Work]
+    prepare: "Callable[[int], Work | Reading]"
     band: Band | None = None
     optional: bool = False
 
@@ -132,7 +132,10 @@ class Stopwatch:
             return absent("skipped", "the time for bench was over")
         try:
             if entry.work is None:
-                entry.work = _prepare(entry.case)
+                prepared = _prepare(entry.case)
+                if isinstance(prepared, Reading):
+                    return prepared
+                entry.work = prepared
                 self._warm_up(entry, entry.work)
                 needed_s = plan.rounds * entry.call_s
                 if entry.case.optional and entry.call_s > plan.round_s and needed_s > left_s:
@@ -188,7 +191,8 @@ class Stopwatch:
 
     def _reading(self, entry: _Entry, work: Work) -> Reading:
         medians = [median(samples) for samples in entry.rounds]
-        value = work.amount / median(medians) / 1e9
+        call_s = median(medians)
+        value = call_s * 1e6 if work.amount is None else work.amount / call_s / 1e9
         spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
         error = _median_error(entry.rounds)
         share = self._share(entry)
@@ -229,7 +233,7 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"[:300]
 
 
-def _prepare(case: Case) -> Work:
+def _prepare(case: Case) -> Work | Reading:
     for divisor in (1, 2, 4):
         try:
             return case.prepare(divisor)

@@ -6,6 +6,7 @@ from math import prod
 from random import Random
 from typing import Any, NamedTuple
 
+from vllm_probe.bench.timing import Case, Work
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.device import Device, DeviceMemory
 from vllm_probe.core.document import Stamp
@@ -27,6 +28,13 @@ def cpu(**details: object) -> Device:
     }
     memory = DeviceMemory(reported_bytes=16 << 30, usable_bytes=12 << 30, kind="shared")
     return Device(id="cpu0", vendor="cpu", kind="cpu", arch="avx512_bf16", memory=memory, details=known | details)
+
+
+def prepared(case: Case, divisor: int = 1) -> Work:
+    """The work of a case that is timed from outside."""
+    work = case.prepare(divisor)
+    assert isinstance(work, Work)
+    return work
 
 
 class Values(NamedTuple):

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.bench.fake import MIB, FakeAdapter, cpu
+from tests.unit.bench.fake import MIB, FakeAdapter, cpu, prepared
 from vllm_probe.bench.gemm import Choice, LinearFormat
 from vllm_probe.bench.plan import make_plan
 
@@ -59,7 +59,7 @@ def test_an_earlier_choice_is_kept_without_a_contest() -> None:
 
 
 def test_weights_take_turns_beyond_three_times_the_cache() -> None:
-    work = LinearFormat(FakeAdapter(), PLAN, "int8", {}).case(32).prepare(1)
+    work = prepared(LinearFormat(FakeAdapter(), PLAN, "int8", {}).case(32))
     assert len(work.calls) * 4 * MIB >= 3 * 8 * MIB
     assert work.doubts == ()
     assert work.amount == 2 * 32 * 1024 * 4096
@@ -67,7 +67,7 @@ def test_weights_take_turns_beyond_three_times_the_cache() -> None:
 
 def test_too_few_weights_are_a_doubt() -> None:
     form = LinearFormat(FakeAdapter(), replace(PLAN, operand_bytes=8 * MIB), "int8", {})
-    assert form.case(32).prepare(1).doubts == ("weights may be partly cached",)
+    assert prepared(form.case(32)).doubts == ("weights may be partly cached",)
 
 
 def test_weights_are_prepared_once_for_all_row_counts() -> None:

@@ -1,14 +1,18 @@
 """Every value of the document has a measurement, and every gap a reason."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
 from tests.unit.bench.fake import STAMP, FakeAdapter, cpu
+from vllm_probe.bench.bandwidth import MemorySection
+from vllm_probe.bench.compute import ComputeSection
 from vllm_probe.bench.gemm import Choice
 from vllm_probe.bench.plan import make_plan
-from vllm_probe.bench.report import Report, Results
+from vllm_probe.bench.report import Report
+from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import Reading, absent
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability, Confidence, Measurement, Status
@@ -19,9 +23,17 @@ from vllm_probe.core.values import COMPUTE_DTYPES, JsonValue
 HEADER = {"schema_version", "created_at", "tool_version", "host_fingerprint", "device_type", "unknown", "measurements"}
 
 
-def report(device: Device | None = None, only: frozenset[str] = frozenset()) -> Report:
+class Bench(NamedTuple):
+    report: Report
+    memory: MemorySection
+    compute: ComputeSection
+
+
+def bench(device: Device | None = None, only: frozenset[str] = frozenset()) -> Bench:
     adapter = FakeAdapter(device)
-    return Report(adapter, make_plan(adapter.device, quick=False, only=only), STAMP)
+    plan = make_plan(adapter.device, quick=False, only=only)
+    memory, compute = MemorySection(adapter, plan), ComputeSection(adapter, plan)
+    return Bench(Report(adapter, STAMP, (memory, compute)), memory, compute)
 
 
 def reading(
@@ -33,16 +45,18 @@ def reading(
     )
 
 
-def some_results() -> Results:
-    readings = {
-        ("bf16", 32): reading(300.0),
-        ("bf16", 512): reading(500.0, "low", "noisy", 3.0),
-        ("bf16", 64): absent("skipped", "needs 9 s"),
-        ("read", 0): reading(40.0),
-        ("copy", 0): absent("error", "ValueError: x"),
-    }
-    choice = Choice(implementation="packed", second="plain", ratio=1.25)
-    return Results(readings=readings, choices={"bf16": choice}, refused={"tf32": "no tensor cores"})
+def with_some(device: Device | None = None, only: frozenset[str] = frozenset()) -> Bench:
+    made = bench(device, only)
+    made.compute.readings.update(
+        {
+            ("bf16", 32): reading(300.0),
+            ("bf16", 512): reading(500.0, "low", "noisy", 3.0),
+            ("bf16", 64): absent("skipped", "needs 9 s"),
+        }
+    )
+    made.compute.choices["bf16"] = Choice(implementation="packed", second="plain", ratio=1.25)
+    made.memory.readings.update({("read", 0): reading(40.0), ("copy", 0): absent("error", "ValueError: x")})
+    return made
 
 
 def leaves(value: JsonValue, pointer: str = "") -> Iterator[tuple[str, JsonValue]]:
@@ -59,12 +73,14 @@ def described(document: Capability) -> Iterator[tuple[str, JsonValue]]:
             yield pointer, value
 
 
-@pytest.mark.parametrize("results", [Results(), some_results()], ids=["empty", "some"])
+@pytest.mark.parametrize("make", [bench, with_some], ids=["empty", "some"])
 @pytest.mark.parametrize(
     "device", [cpu(), Device(id="0000:03:00.0", vendor="acme", kind="gpu")], ids=["cpu", "silent gpu"]
 )
-def test_every_value_is_described_every_gap_has_a_reason_and_the_schema_holds(device: Device, results: Results) -> None:
-    document = report(device).capability(results)
+def test_every_value_is_described_every_gap_has_a_reason_and_the_schema_holds(
+    device: Device, make: Callable[[Device], Bench]
+) -> None:
+    document = make(device).report.capability()
     for pointer, value in described(document):
         assert pointer in document.measurements, pointer
         if value in (None, [], {}):
@@ -74,7 +90,7 @@ def test_every_value_is_described_every_gap_has_a_reason_and_the_schema_holds(de
 
 
 def test_values_stand_at_the_keys_of_version_one() -> None:
-    document = report().capability(some_results())
+    document = with_some().report.capability()
     assert document.compute_units["bf16"].throughput_gflops == 500.0
     assert document.compute_units["bf16"].curve == ((32, 300.0), (512, 500.0))
     assert document.compute_units["bf16"].max_threads == 2
@@ -85,16 +101,17 @@ def test_values_stand_at_the_keys_of_version_one() -> None:
 
 def test_the_headline_rate_is_one_without_doubts_where_that_costs_little() -> None:
     points = {32: reading(300.0), 512: reading(480.0), 1024: reading(500.0, "low", "noisy", 30.0)}
-    results = Results(readings={("bf16", rows): each for rows, each in points.items()})
-    document = report().capability(results)
+    made = bench()
+    made.compute.readings.update({("bf16", rows): each for rows, each in points.items()})
+    document = made.report.capability()
     assert document.compute_units["bf16"].throughput_gflops == 480.0
     assert document.measurements["/compute_units/bf16/throughput_gflops"].status == "measured"
 
 
 def test_gaps_say_whether_they_are_unsupported_skipped_or_failed() -> None:
-    document = report(only=frozenset({"memory"})).capability(some_results())
+    document = with_some(only=frozenset({"memory"})).report.capability()
     found = {pointer: (document.measurements[pointer].status, reason) for pointer, reason in document.unknown.items()}
-    assert found["/compute_units/tf32/throughput_gflops"] == ("unsupported", "no tensor cores")
+    assert found["/compute_units/tf32/throughput_gflops"] == ("unsupported", "no linear in tf32")
     assert found["/compute_units/fp32/throughput_gflops"] == ("skipped", "--only leaves gemm out")
     assert found["/memory/triad_gb_s"] == ("skipped", "not run yet")
     assert found["/memory/copy_gb_s"] == ("error", "ValueError: x")
@@ -102,34 +119,39 @@ def test_gaps_say_whether_they_are_unsupported_skipped_or_failed() -> None:
 
 
 def test_a_curve_sums_up_its_points_and_names_the_missing_ones() -> None:
-    curve = report().capability(some_results()).measurements["/compute_units/bf16/curve"]
+    curve = with_some().report.capability().measurements["/compute_units/bf16/curve"]
     assert (curve.status, curve.confidence, curve.samples, curve.spread_pct) == ("noisy", "low", 18, 3.0)
     assert curve.reason == "64 rows: needs 9 s; not measured at 128, 256, 1024, 2048, 4096 rows"
 
 
 def test_vector_widths_come_from_the_instruction_sets() -> None:
-    execution = report().capability(Results()).execution
+    execution = bench().report.capability().execution
     assert execution.group_width == {"native": 16, "supported": [4, 8, 16], "optimal": None}
     assert execution.matrix_instructions == ("avx512_vnni", "avx512_bf16")
     assert execution.memory_fence_scope == "system"
 
 
 def test_scalable_vectors_have_no_known_width() -> None:
-    execution = report(cpu(isa=["neon", "sve", "i8mm"])).capability(Results()).execution
+    execution = bench(cpu(isa=["neon", "sve", "i8mm"])).report.capability().execution
     assert execution.group_width == {"native": None, "supported": [4], "optimal": None}
 
 
 def test_finished_measurements_are_read_back_from_a_written_document() -> None:
-    text = codec.dumps(report().capability(some_results()))
-    partial = codec.from_json(Capability, json.loads(text))
-    restored = report().restore(partial)
-    finished = {key: value for key, value in some_results().readings.items() if value.value is not None}
-    assert restored.readings == finished
-    assert restored.choices == some_results().choices
+    before, after = with_some(), bench()
+    after.report.restore(codec.from_json(Capability, json.loads(codec.dumps(before.report.capability()))))
+    for section, restored in zip(sections(before), sections(after), strict=True):
+        assert restored.readings == {key: each for key, each in section.readings.items() if each.value is not None}
+    assert after.compute.choices == before.compute.choices
+
+
+def sections(made: Bench) -> tuple[Section, ...]:
+    return made.memory, made.compute
 
 
 def test_a_partial_document_of_another_device_or_machine_is_not_used() -> None:
-    document = report().capability(some_results())
-    other = codec.from_json(Capability, codec.to_json(document) | {"host_fingerprint": "sha256:other"})
-    assert report().restore(other) == Results()
-    assert report(cpu(threads=4)).restore(document) == Results()
+    document = with_some().report.capability()
+    elsewhere = codec.from_json(Capability, codec.to_json(document) | {"host_fingerprint": "sha256:other"})
+    for made, partial in ((bench(), elsewhere), (bench(cpu(threads=4)), document)):
+        made.report.restore(partial)
+        assert not any(section.readings for section in sections(made))
+        assert not made.compute.choices

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.unit.bench.fake import FakeAdapter, cpu
+from tests.unit.bench.fake import FakeAdapter, cpu, prepared
 from vllm_probe.bench.peak import Band
 from vllm_probe.bench.plan import BenchPlan, make_plan
 from vllm_probe.bench.timing import Case, Reading, Stopwatch, Work, absent
@@ -130,7 +130,7 @@ def test_out_of_memory_halves_the_operands(error: Exception) -> None:
         asked.append(divisor)
         if divisor < 4:
             raise error
-        return usual.prepare(divisor)
+        return prepared(usual, divisor)
 
     assert run(adapter, [replace(usual, prepare=prepare)])["a"].value == pytest.approx(95.0)
     assert asked == [1, 2, 4]

@@ -1,0 +1,116 @@
+"""Section of the matrix products: a point of every number format, then a curve over rows, and the linear that won."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from vllm_probe.bench.facts import Sheet
+from vllm_probe.bench.gemm import Choice, LinearFormat
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.section import Section
+from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, absent
+from vllm_probe.core import codec
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
+
+
+class ComputeSection(Section):
+    """`/compute_units` and `/primitives/linear`.
+
+    Attributes:
+        choices: implementation of the linear by number format.
+        refused: formats that the adapter cannot multiply in, with the reason.
+    """
+
+    name = "gemm"
+
+    def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
+        super().__init__(adapter, plan)
+        self.choices: dict[str, Choice] = {}
+        support = {dtype: adapter.supports(Primitive.LINEAR, dtype) for dtype in COMPUTE_DTYPES}
+        self.refused = {dtype: found.reason for dtype, found in support.items() if not found.ok}
+        self._formats = [LinearFormat(adapter, plan, dtype, self.choices) for dtype in support if support[dtype].ok]
+
+    def total(self) -> int:
+        """A point of every format, and the curves."""
+        curves = min(2, len(self._formats)) if self.plan.quick else len(self._formats)
+        return len(self._formats) + curves * (len(self.plan.rows) - 1)
+
+    def batches(self) -> Iterator[Sequence[Case]]:
+        """One point of each format, then the other rows of those that deserve a curve."""
+        point = self.plan.point_rows
+        yield [form.case(point) for form in self._formats]
+        yield [form.case(rows) for form in self._with_curve() for rows in self.plan.rows if rows != point]
+
+    def write(self, sheet: Sheet) -> None:
+        """Rates, curves and choices."""
+        for dtype in COMPUTE_DTYPES:
+            self._compute_unit(sheet, dtype)
+        if not self.choices:
+            sheet.put("/primitives/linear", {}, self.pending.measurement)
+        for dtype, choice in self.choices.items():
+            value = {key: item for key, item in asdict(choice).items() if item}
+            method = f"seconds at {self.plan.point_rows} rows, rounds in turn, results checked"
+            measurement = Measurement(source="measured", status="measured", method=method)
+            sheet.put(f"/primitives/linear/{dtype}", value, measurement)
+
+    def restore(self, partial: Capability) -> None:
+        """Points of the curves, and choices."""
+        for dtype, unit in partial.compute_units.items():
+            for index, (rows, rate) in enumerate(unit.curve):
+                if measurement := partial.measurements.get(f"/compute_units/{dtype}/curve/{index}"):
+                    self.readings[dtype, rows] = Reading(rate, measurement)
+        for dtype, choice in partial.primitives.get("linear", {}).items():
+            self.choices[dtype] = codec.from_json(Choice, choice)
+
+    def _with_curve(self) -> list[LinearFormat]:
+        """All that ran, fastest first; when quick the fastest that needs no quantization, then the fastest of all."""
+        rates = {form: self.readings[form.dtype, self.plan.point_rows].value or 0.0 for form in self._formats}
+        ranking = sorted((form for form in self._formats if rates[form]), key=lambda form: -rates[form])
+        if not self.plan.quick:
+            return ranking
+        plain = [form for form in ranking if form.dtype in ENGINE_DTYPES]
+        return list(dict.fromkeys(plain[:1] + ranking[:1]))
+
+    def _compute_unit(self, sheet: Sheet, dtype: str) -> None:
+        base, threads = f"/compute_units/{dtype}", self.adapter.device.details.get("threads")
+        points = {rows: reading for (name, rows), reading in self.readings.items() if name == dtype}
+        curve = [(rows, reading) for rows, reading in sorted(points.items()) if reading.value is not None]
+        gap = next((reading for reading in points.values() if reading.value is None), self.pending)
+        if dtype in self.refused:
+            gap = absent("unsupported", self.refused[dtype])
+        best = _best([reading for _, reading in curve]) if curve else gap
+        sheet.put(f"{base}/throughput_gflops", *best)
+        sheet.put(f"{base}/sustained_gflops", *(absent("skipped", "burst only in this release") if curve else gap))
+        sheet.fact(f"{base}/max_threads", threads)
+        summary = self._summary(best.measurement, points) if curve else gap.measurement
+        sheet.put(f"{base}/curve", [[rows, reading.value] for rows, reading in curve], summary)
+        for index, (_, reading) in enumerate(curve):
+            sheet.measurements[f"{base}/curve/{index}"] = reading.measurement
+
+    def _summary(self, best: Measurement, points: dict[int, Reading]) -> Measurement:
+        """What holds for a whole curve: its best point's facts, the sum of samples, the gaps."""
+        unmeasured = [rows for rows in self.plan.rows if rows not in points]
+        reasons = [f"{rows} rows: {r.measurement.reason}" for rows, r in sorted(points.items()) if r.value is None]
+        reasons += [f"not measured at {', '.join(map(str, unmeasured))} rows"] if unmeasured else []
+        found = [reading.measurement for reading in points.values() if reading.value is not None]
+        noisy = any(measurement.status != "measured" for measurement in found)
+        return replace(
+            best,
+            status="noisy" if noisy else "measured",
+            reason="; ".join(reasons) or None,
+            method="each point has its own measurement, under its index",
+            confidence=max((m.confidence or "low" for m in found), key=CONFIDENCES.index),
+            samples=sum(measurement.samples or 0 for measurement in found),
+            spread_pct=max(measurement.spread_pct or 0.0 for measurement in found),
+        )
+
+
+def _best(readings: list[Reading]) -> Reading:
+    """The highest rate; one without doubts where there is one within 5 % of it."""
+    highest = max(reading.value or 0.0 for reading in readings)
+    near = [reading for reading in readings if (reading.value or 0.0) >= 0.95 * highest]
+    sure = [reading for reading in near if reading.measurement.status == "measured"]
+    return max(sure or near, key=lambda reading: reading.value or 0.0)

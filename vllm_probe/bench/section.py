@@ -1,0 +1,43 @@
+"""A section of the capability document: what it times, and how the readings become values."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from vllm_probe.bench.facts import Sheet
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.timing import Case, Reading, absent
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import Capability
+
+
+class Section(ABC):
+    """Measurements that belong together, named as `--only` takes them; `readings` fills while they run."""
+
+    name: ClassVar[str]
+
+    def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
+        self.adapter = adapter
+        self.plan = plan
+        self.readings: dict[tuple[str, int], Reading] = {}
+
+    @property
+    def pending(self) -> Reading:
+        """The reading of what has not run, with the reason."""
+        return absent("skipped", self.plan.absence(self.name))
+
+    @abstractmethod
+    def total(self) -> int:
+        """How many cases there will be."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Sequence[Case]]:
+        """Cases to take turns with those of other sections; a batch may depend on the readings of those before."""
+
+    @abstractmethod
+    def write(self, sheet: Sheet) -> None:
+        """Puts every value of the section on `sheet`, or why there is none."""
+
+    @abstractmethod
+    def restore(self, partial: Capability) -> None:
+        """Takes up the finished readings of an interrupted run of the same device."""
