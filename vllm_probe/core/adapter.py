@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from vllm_probe.core.bringup import Stage
 from vllm_probe.core.operations import Operations
-from vllm_probe.core.primitive import Event, MemoryReading, Tensor
+from vllm_probe.core.primitive import Event, MemoryReading, Telemetry, Tensor
 from vllm_probe.core.values import FenceScope
 
 
@@ -45,6 +45,11 @@ class HardwareAdapter(Operations[Tensor]):
         """Total and free memory of the device."""
         self._require(Stage.OPEN, "memory")
         return self._memory()
+
+    def telemetry(self) -> Telemetry:
+        """Clock, heat and limits now; other threads may call it while the device works."""
+        self._require(Stage.OPEN, "telemetry")
+        return self._telemetry()
 
     def allocate(self, nbytes: int, alignment: int | None = None) -> Tensor:
         """`nbytes` of uninitialised device memory whose address is a multiple of `alignment`, a power of two."""
@@ -156,6 +161,9 @@ class HardwareAdapter(Operations[Tensor]):
 
     @abstractmethod
     def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float: ...
+
+    def _telemetry(self) -> Telemetry:
+        return Telemetry()
 
     def _address(self, tensor: Tensor) -> int | None:  # noqa: ARG002
         return None

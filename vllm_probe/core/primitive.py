@@ -88,6 +88,25 @@ class MemoryReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """What the device says of itself while it works; null is unknown.
+
+    Attributes:
+        clock_mhz: clock of the compute units now.
+        temperature_c: hottest sensor.
+        power_w: power drawn.
+        held_down: what keeps the clock below its maximum (`thermal`, `power`, ...), null when nobody tells.
+        quota_periods: periods in which a processor quota ran out, counted from an arbitrary start.
+    """
+
+    clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    held_down: tuple[str, ...] | None = None
+    quota_periods: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompileHints:
     """What a compiler may know of the device, from its descriptor, and where it may keep its work.
 

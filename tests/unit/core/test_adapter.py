@@ -114,6 +114,7 @@ def opened() -> ListAdapter:
 
 CALLS: list[Callable[[ListAdapter], object]] = [
     lambda adapter: adapter.memory(),
+    lambda adapter: adapter.telemetry(),
     lambda adapter: adapter.allocate(8),
     lambda adapter: adapter.allocate_pinned(8),
     lambda adapter: adapter.allocate_pageable(8),
