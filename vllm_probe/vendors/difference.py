@@ -1,14 +1,20 @@
 """Two capability documents, value by value."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from vllm_probe.core import codec
-from vllm_probe.core.capability import Capability
+from vllm_probe.core.capability import Capability, Measurement
 from vllm_probe.core.values import JsonValue
 
+Outcome: TypeAlias = Literal["SAME", "FASTER", "SLOWER", "AMBIGUOUS"]
+
 _ABOUT = {"schema_version", "created_at", "tool_version", "host_fingerprint", "unknown", "measurements"}
+_THRESHOLD = 0.05
+"""Smallest change that counts, as SuperBench's rule for a defect:
+https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +26,14 @@ class Change:
         old: value of the first document, null where it has none.
         new: value of the second.
         ratio: new over old, null where one is no number or zero.
+        outcome: whether a measured value became better, null where one of the two was not timed.
     """
 
     pointer: str
     old: JsonValue
     new: JsonValue
     ratio: float | None
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,36 +52,80 @@ class Difference:
     same: int
     changes: tuple[Change, ...]
 
+    def outcomes(self) -> dict[Outcome, int]:
+        """How many measured values had each outcome; equal ones are not counted."""
+        count = Counter(change.outcome for change in self.changes)
+        return {outcome: count[outcome] for outcome in get_args(Outcome)}
+
+
+class _Leaf(NamedTuple):
+    value: JsonValue
+    about: Measurement | None
+
+
+_ABSENT = _Leaf(None, None)
+
 
 def compare(old_name: str, old: Capability, new_name: str, new: Capability) -> Difference:
     """What `new` says differently from `old`; a value that neither has is in neither list."""
     before, after = _values(old), _values(new)
-    changed = [pointer for pointer in sorted(before | after, key=_order) if before.get(pointer) != after.get(pointer)]
-    changes = tuple(_change(pointer, before.get(pointer), after.get(pointer)) for pointer in changed)
-    return Difference(old=old_name, new=new_name, same=len(before | after) - len(changes), changes=changes)
+    both = {pointer: (before.get(pointer, _ABSENT), after.get(pointer, _ABSENT)) for pointer in before | after}
+    changed = sorted((pointer for pointer, (a, b) in both.items() if a.value != b.value), key=_order)
+    changes = tuple(_change(pointer, *both[pointer]) for pointer in changed)
+    return Difference(old=old_name, new=new_name, same=len(both) - len(changes), changes=changes)
 
 
-def _change(pointer: str, old: JsonValue, new: JsonValue) -> Change:
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) and value for value in (old, new))
-    return Change(pointer=pointer, old=old, new=new, ratio=new / old if numbers else None)
+def _change(pointer: str, old: _Leaf, new: _Leaf) -> Change:
+    was, now = _number(old.value), _number(new.value)
+    ratio = now / was if was and now else None
+    return Change(pointer=pointer, old=old.value, new=new.value, ratio=ratio, outcome=_outcome(old, new, ratio))
+
+
+def _number(value: JsonValue) -> float | None:
+    """The value, or the first of several that were timed together."""
+    first = value[0] if isinstance(value, list) else value
+    return first if isinstance(first, int | float) and not isinstance(first, bool) else None
+
+
+def _outcome(old: _Leaf, new: _Leaf, ratio: float | None) -> Outcome | None:
+    """Better or worse where the ranges of the rounds are further apart than the threshold.
+
+    A value that is doubtful in either document is ambiguous unless it stays within the threshold.
+    """
+    if old.about is None or new.about is None or not (old.about.samples or new.about.samples):
+        return None
+    if ratio is None:
+        return "AMBIGUOUS"
+    gain = 1 / ratio if new.about.unit == "us" else ratio
+    if abs(gain - 1) <= _THRESHOLD:
+        return "SAME"
+    uncertainty = (_half_range(old.about) + gain * _half_range(new.about)) / 100
+    if {old.about.status, new.about.status} != {"measured"} or abs(gain - 1) - uncertainty <= _THRESHOLD:
+        return "AMBIGUOUS"
+    return "FASTER" if gain > 1 else "SLOWER"
+
+
+def _half_range(about: Measurement) -> float:
+    return (about.spread_pct or 0.0) / 2
 
 
 def _order(pointer: str) -> list[str]:
     return [part.zfill(12) if part.isdigit() else part for part in pointer.split("/")]
 
 
-def _values(capability: Capability) -> dict[str, JsonValue]:
+def _values(capability: Capability) -> dict[str, _Leaf]:
     sections = {key: value for key, value in codec.to_json(capability).items() if key not in _ABOUT}
-    return dict(_leaves(sections, ""))
+    about = capability.measurements
+    return {pointer: _Leaf(value, about.get(source)) for pointer, source, value in _leaves(sections, "")}
 
 
-def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, JsonValue]]:
-    """Pointer and value of everything that is there: no null, nothing empty."""
+def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, str, JsonValue]]:
+    """Pointer by rows, pointer of the measurement, and value of everything that is there: no null, nothing empty."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, codec.join(pointer, key))
     elif isinstance(value, list) and value and isinstance(value[0], list):
-        for rows, *rest in value:
-            yield codec.join(pointer, rows), rest[0] if len(rest) == 1 else rest
+        for index, (rows, *rest) in enumerate(value):
+            yield codec.join(pointer, rows), codec.join(pointer, index), rest[0] if len(rest) == 1 else rest
     elif value not in (None, []):
-        yield pointer, value
+        yield pointer, pointer, value

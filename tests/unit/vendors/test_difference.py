@@ -1,8 +1,10 @@
 from typing import Any
 
+import pytest
+
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import from_json
-from vllm_probe.vendors.difference import Change, compare
+from vllm_probe.vendors.difference import Change, Outcome, compare
 
 
 def document(**sections: Any) -> Capability:
@@ -43,3 +45,53 @@ def test_flags_and_zeros_have_no_ratio_and_provenance_is_no_value() -> None:
     new = document(memory={"managed_memory_supported": True, "read_gb_s": 9}, measurements=note, tool_version="9")
     changes = compare("a", old, "b", new).changes
     assert [change.ratio for change in changes] == [None, None]
+
+
+def timed(rate: float, pointer: str = "/memory/read_gb_s", **about: Any) -> Capability:
+    known = {"source": "measured", "status": "measured", "samples": 9, "spread_pct": 1.0, "unit": "GB/s"}
+    return document(memory={"read_gb_s": rate}, schema_version="2.0", measurements={pointer: known | about})
+
+
+def outcome(old: Capability, new: Capability) -> Outcome | None:
+    (change,) = compare("a", old, "b", new).changes
+    return change.outcome
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [(94.5, "AMBIGUOUS"), (93.0, "SLOWER"), (96.0, "SAME"), (104.0, "SAME"), (106.0, "AMBIGUOUS"), (107.0, "FASTER")],
+)
+def test_a_measured_value_is_judged_by_the_gap_between_the_ranges_of_its_rounds(rate: float, expected: str) -> None:
+    assert outcome(timed(100.0), timed(rate)) == expected
+
+
+def test_wide_rounds_and_doubtful_values_decide_nothing() -> None:
+    assert outcome(timed(100.0, spread_pct=40.0), timed(80.0)) == "AMBIGUOUS"
+    assert outcome(timed(100.0), timed(50.0, status="noisy")) == "AMBIGUOUS"
+    assert outcome(timed(100.0, status="throttled"), timed(200.0)) == "AMBIGUOUS"
+    assert outcome(timed(100.0), timed(98.0, status="noisy")) == "SAME"
+
+
+def test_of_a_time_less_is_faster() -> None:
+    assert outcome(timed(100.0, unit="us"), timed(50.0, unit="us")) == "FASTER"
+    assert outcome(timed(50.0, unit="us"), timed(100.0, unit="us")) == "SLOWER"
+
+
+def test_values_from_a_data_sheet_are_not_judged() -> None:
+    sheet = {"source": "datasheet", "samples": None, "spread_pct": None}
+    assert outcome(timed(100.0, **sheet), timed(50.0, **sheet)) is None
+
+
+def test_a_point_of_a_curve_is_judged_by_its_own_measurement() -> None:
+    def curve(*rates: float, spread_pct: float) -> Capability:
+        about = {"source": "measured", "status": "measured", "samples": 9, "unit": "GFLOP/s"}
+        points = [[32, rates[0]], [64, rates[1]]]
+        measurements = {
+            "/compute_units/bf16/curve/0": about | {"spread_pct": spread_pct},
+            "/compute_units/bf16/curve/1": about | {"spread_pct": 1.0},
+        }
+        return document(compute_units={"bf16": {"curve": points}}, schema_version="2.0", measurements=measurements)
+
+    found = compare("a", curve(10, 20, spread_pct=90.0), "b", curve(5, 10, spread_pct=90.0))
+    assert [change.outcome for change in found.changes] == ["AMBIGUOUS", "SLOWER"]
+    assert found.outcomes() == {"SAME": 0, "FASTER": 0, "SLOWER": 1, "AMBIGUOUS": 1}

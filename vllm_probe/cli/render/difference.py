@@ -8,14 +8,20 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.vendors.difference import Difference
 
 
+_STYLES = {"FASTER": "green", "SLOWER": "red", "AMBIGUOUS": "yellow", "SAME": "dim"}
+
+
 def render(found: Difference) -> Group:
     """Each value that differs, with the ratio of the second to the first."""
-    rows = table("value", "A", "B", "B / A", right=("A", "B", "B / A"))
+    rows = table("value", "A", "B", "B / A", "", right=("A", "B", "B / A"))
     rows.columns[0].no_wrap = True
     for change in found.changes:
         ratio = "" if change.ratio is None else f"{change.ratio:.3g}"
-        rows.add_row(change.pointer, _shown(change.old), _shown(change.new), ratio)
+        outcome = Text(change.outcome or "", style=_STYLES.get(change.outcome or "", ""))
+        rows.add_row(change.pointer, _shown(change.old), _shown(change.new), ratio, outcome)
     same = f"{found.same} value" + "s" * (found.same != 1) + " alike"
+    if counts := [f"{count} {outcome}" for outcome, count in found.outcomes().items() if count]:
+        same += f"; of those measured {', '.join(counts)}"
     heading = Text.assemble(("A", "bold"), f" {found.old}\n", ("B", "bold"), f" {found.new}")
     return Group(heading, Text(), *([rows] if found.changes else []), Text(same))
 
