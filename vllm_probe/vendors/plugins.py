@@ -112,7 +112,7 @@ def discover_plugins(allowed: str | None) -> Discovery:
 
 def _folders() -> Iterator[_Source]:
     for path in sorted(_HERE.iterdir()):
-        if (path / "__init__.py").is_file():
+        if (path / "probe.py").is_file():
             yield path.name, "vllm-probe", partial(_built_in, path.name)
 
 

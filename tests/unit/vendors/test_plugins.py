@@ -59,6 +59,11 @@ def test_every_folder_but_null_is_loaded_by_default() -> None:
     assert names("null, cpu") == ["cpu", "null"]
 
 
+def test_what_vendors_share_is_no_vendor() -> None:
+    assert {"torchbase", "conformance"}.isdisjoint(names(None))
+    assert discover_plugins(None).refused == ()
+
+
 def test_a_plug_in_of_another_wheel_is_found_after_ours(install: Install) -> None:
     install("acme", good("acme"))
     found = discover_plugins(None)
