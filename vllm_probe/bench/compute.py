@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from vllm_probe.bench.facts import Sheet
-from vllm_probe.bench.gemm import Choice, LinearFormat
+from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, absent
@@ -14,6 +14,7 @@ from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement
 from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
+from vllm_probe.vendors.mapper import Choice
 
 
 class ComputeSection(Section):

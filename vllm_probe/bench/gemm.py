@@ -1,7 +1,6 @@
 """Matrix product per number format: activations [rows, K] times a weight [N, K], transposed."""
 
 import math
-from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 from typing import Any
@@ -11,6 +10,7 @@ from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.timing import Case, Work, describe
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.primitive import Linear, Primitive
+from vllm_probe.vendors.mapper import Choice, choose
 
 _ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1, "int8": 1}
 _TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8_e4m3": 3e-1, "int8": 0.0}
@@ -19,23 +19,6 @@ _TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8_e4m3"
 _MOST_SETS = 32
 _CHECK_ROWS, _CHECK_SIZE = 32, 256
 _CONTEST_SETS, _CONTEST_ROUNDS = 2, 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which implementation of the linear is used in one format.
-
-    Attributes:
-        implementation: the fastest that computes correctly.
-        second: the next fastest, null when there is no other.
-        ratio: how many times faster than it, null when there is no other.
-        refused: implementations that failed or were wrong, with the reason.
-    """
-
-    implementation: str
-    second: str | None = None
-    ratio: float | None = None
-    refused: dict[str, str] = field(default_factory=dict)
 
 
 class LinearFormat:
@@ -93,32 +76,28 @@ class LinearFormat:
         if earlier and earlier.implementation in names:
             names = (earlier.implementation,)
         refused = {name: reason for name in names if (reason := self._fault(name))}
-        if len(refused) == len(names):
-            raise ArithmeticError("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
+        choose(names, {}, refused)  # before memory is taken for weights
         weights = [adapter.random((plan.width, plan.depth), self.dtype, seed) for seed in range(1, sets + 1)]
         operators = {
             name: [adapter.prepare_linear(weight, None, self.dtype, name) for weight in weights]
             for name in names
             if name not in refused
         }
-        ranking = self._contest(operators)
-        self._operators = operators[ranking[0][0]]
+        choice = choose(names, self._contest(operators), refused)
+        self._operators = operators[choice.implementation]
         if not earlier or len(names) > 1:
-            second, ratio = (ranking[1][0], ranking[1][1] / ranking[0][1]) if len(ranking) > 1 else (None, None)
-            self._choices[self.dtype] = Choice(
-                implementation=ranking[0][0], second=second, ratio=ratio, refused=refused
-            )
+            self._choices[self.dtype] = choice
 
-    def _contest(self, operators: dict[str, list[Linear[Any]]]) -> list[tuple[str, float]]:
-        """Names with seconds, fastest first, from interleaved rounds of which the first warms up."""
+    def _contest(self, operators: dict[str, list[Linear[Any]]]) -> dict[str, float]:
+        """Seconds by name, from interleaved rounds of which the first warms up."""
         if len(operators) == 1:
-            return [(name, 1.0) for name in operators]
+            return {}
         x = self._adapter.random((self._plan.point_rows, self._plan.depth), self.dtype, seed=0)
         seconds: dict[str, list[float]] = {name: [] for name in operators}
         for _ in range(_CONTEST_ROUNDS):
             for name, prepared in operators.items():
                 seconds[name].append(self._adapter.time_batch([partial(run, x) for run in prepared[:_CONTEST_SETS]]))
-        return sorted(((name, median(times[1:])) for name, times in seconds.items()), key=lambda item: item[1])
+        return {name: median(times[1:]) for name, times in seconds.items()}
 
     def _fault(self, implementation: str) -> str | None:
         """Why the implementation cannot be used: an error, or a block that differs from the exact product."""

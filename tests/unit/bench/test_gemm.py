@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.bench.fake import MIB, FakeAdapter, cpu, prepared
-from vllm_probe.bench.gemm import Choice, LinearFormat
+from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import make_plan
+from vllm_probe.vendors.mapper import Choice
 
 PLAN = make_plan(cpu(), quick=True, only=frozenset())
 

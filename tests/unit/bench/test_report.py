@@ -9,7 +9,6 @@ import pytest
 from tests.unit.bench.fake import STAMP, FakeAdapter, cpu
 from vllm_probe.bench.bandwidth import MemorySection
 from vllm_probe.bench.compute import ComputeSection
-from vllm_probe.bench.gemm import Choice
 from vllm_probe.bench.plan import make_plan
 from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
@@ -19,6 +18,7 @@ from vllm_probe.core.capability import Capability, Confidence, Measurement, Stat
 from vllm_probe.core.device import Device
 from vllm_probe.core.schema import violations
 from vllm_probe.core.values import COMPUTE_DTYPES, JsonValue
+from vllm_probe.vendors.mapper import Choice
 
 HEADER = {"schema_version", "created_at", "tool_version", "host_fingerprint", "device_type", "unknown", "measurements"}
 
