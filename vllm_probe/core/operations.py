@@ -18,7 +18,11 @@ class Operations(BringUp, Generic[Tensor]):
 
     @abstractmethod
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        """Names of the implementations of `primitive` in `dtype`, the preferred one first; empty when it has none."""
+        """Names of the implementations of `primitive` in `dtype`, the preferred one first; empty when it has none.
+
+        The format is that of the operands: of weight and activations, of the rows that are quantized; a swap moves
+        bytes, which are `int8`.
+        """
 
     def supports(self, primitive: Primitive, dtype: str, shape: Sequence[int] = ()) -> Support:
         """Whether `primitive` runs in `dtype` on this device with what is installed.
