@@ -10,7 +10,9 @@ from vllm_probe.runtime.server.app import ServerOptions, create_app
 
 __all__ = ["app"]
 
-ROUTES = ("/v1/models", "/metrics", "/version", "/openapi.json", "/docs", "/nothing", "/v1/embeddings")
+OPEN = ("/health", "/live")
+FACTS = ("/v1/models", "/metrics", "/version", "/load", "/ping", "/openapi.json", "/docs")
+ROUTES = (*FACTS, "/nothing", "/v1/embeddings", "/tokenize", "/detokenize")
 
 
 def test_the_request_id_is_echoed_or_made(app: FastAPI) -> None:
@@ -32,9 +34,9 @@ def test_every_route_needs_the_key(tiny_engine: Engine, path: str, header: str |
 def test_with_the_key_every_route_answers_and_health_needs_none(tiny_engine: Engine) -> None:
     app = create_app(tiny_engine, ServerOptions(api_key="secret"))
     headers = {"Authorization": "Bearer secret"}
-    assert [call(app, "GET", path, headers=headers).status_code for path in ROUTES[:5]] == [200] * 5
+    assert [call(app, "GET", path, headers=headers).status_code for path in FACTS] == [200] * len(FACTS)
     assert post(app, {"input": "a"}, headers=headers).status_code == 200
-    assert [call(app, "GET", path).status_code for path in ("/health", "/live")] == [200, 200]
+    assert [call(app, "GET", path).status_code for path in OPEN] == [200, 200]
 
 
 @pytest.mark.parametrize("key", ["secret", "s\u00e9cret \u20ac", "\udcff"])
@@ -47,6 +49,15 @@ def test_the_key_is_compared_by_its_bytes_and_the_scheme_without_case(
     assert call(app, "GET", "/version", headers={"Authorization": given}).status_code == 200
     assert call(app, "GET", "/version", headers={"Authorization": given + b"x"}).status_code == 401
     assert call(app, "GET", "/version", headers={"Authorization": given.replace(b" ", b"")}).status_code == 401
+
+
+def test_the_openapi_document_says_where_the_key_is_needed(tiny_engine: Engine) -> None:
+    app = create_app(tiny_engine, ServerOptions(api_key="secret"))
+    document = call(app, "GET", "/openapi.json", headers={"Authorization": "Bearer secret"}).json()
+    assert document["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert ("security" in operation, "401" in operation["responses"]) == (path not in OPEN,) * 2
 
 
 def test_a_body_over_the_limit_is_413(tiny_engine: Engine) -> None:

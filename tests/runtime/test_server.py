@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import shutil
 import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 from tests.runtime.asgi import Response, call, request
 from tests.runtime.support import FaultyAdapter, load_engine
 from tests.runtime.test_engine import ids, wait_until
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.version import __version__
 from vllm_probe.runtime.engine import Engine
 from vllm_probe.runtime.server.app import ServerOptions, create_app
@@ -37,6 +39,12 @@ def post(app: FastAPI, body: Any, **options: Any) -> Response:
     return call(app, "POST", "/v1/embeddings", json=body, **options)
 
 
+def body_schema(app: FastAPI, path: str) -> Any:
+    """What the OpenAPI document says about the body."""
+    operation = call(app, "GET", "/openapi.json").json()["paths"][path]["post"]
+    return operation["requestBody"]["content"]["application/json"]["schema"]
+
+
 def assert_error(response: Response, status: int, message: str, param: str | None = None) -> None:
     """One error object, the same for every failure."""
     assert response.status_code == status, response.text
@@ -55,6 +63,7 @@ def test_a_response_has_the_fields_that_clients_read(app: FastAPI) -> None:
     response = post(app, {"input": ["the river", "rain falls on stone"], "model": "tiny"})
     body = response.json()
     assert response.headers["content-type"] == "application/json"
+    assert "connection" not in response.headers
     assert (body["object"], body["model"]) == ("list", "tiny")
     assert body["id"].startswith("embd-")
     assert [(item["object"], item["index"]) for item in body["data"]] == [("embedding", 0), ("embedding", 1)]
@@ -82,11 +91,91 @@ def test_base64_is_little_endian_float32(app: FastAPI) -> None:
         ([1, 8, 5, 2], 1),
         ([[1, 8, 5, 2]], 1),
         ([[4], [5]], 2),
+        ([4.0, 5], 1),
         (["a"] * 2048, 2048),
     ],
 )
 def test_every_form_of_input_is_taken(app: FastAPI, given: Any, count: int) -> None:
     assert len(post(app, {"input": given}).json()["data"]) == count
+
+
+def test_numbers_may_be_written_with_a_point(app: FastAPI) -> None:
+    body = {"input": [4.0, 5.0], "dimensions": 32.0, "truncate_prompt_tokens": 3.0}
+    assert post(app, body).json()["usage"]["prompt_tokens"] == 2
+
+
+def test_token_ids_are_refused_where_only_texts_are_taken(tiny_engine: Engine) -> None:
+    app = create_app(tiny_engine, ServerOptions(reject_token_input=True))
+    for given in ([4, 5], [[4], [5]]):
+        assert_error(post(app, {"input": given}), 400, "token ids are not taken here: send text", "input")
+    assert post(app, {"input": ["a", "b"]}).status_code == 200
+    forms = body_schema(app, "/v1/embeddings")["properties"]["input"]["anyOf"]
+    assert [form["type"] for form in forms] == ["string", "array"]
+
+
+def test_a_server_that_would_take_nothing_is_refused(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny, tmp_path / "wordless")
+    (tmp_path / "wordless" / "tokenizer.json").unlink()
+    engine = load_engine(tmp_path / "wordless")
+    try:
+        with pytest.raises(BadUsage, match="has no tokenizer, and token ids are to be refused"):
+            create_app(engine, ServerOptions(reject_token_input=True))
+        app = create_app(engine, ServerOptions())
+        forms = body_schema(app, "/v1/embeddings")["properties"]["input"]["anyOf"]
+        assert [form["items"]["type"] for form in forms] == ["integer", "array"]
+        for path, field, value in (("/tokenize", "prompt", "a"), ("/detokenize", "tokens", [4])):
+            response = call(app, "POST", path, json={field: value})
+            assert_error(response, 400, "the model has no tokenizer.json here", field)
+    finally:
+        engine.close()
+
+
+def test_a_text_becomes_tokens_and_tokens_a_text(app: FastAPI) -> None:
+    asked = {"prompt": "the River nonsense", "model": "alias"}
+    found = call(app, "POST", "/tokenize", json=asked).json()
+    assert found == {"count": 5, "max_model_len": 64, "tokens": [1, 8, 5, 3, 2], "token_strs": None}
+    text = call(app, "POST", "/detokenize", json={"tokens": found["tokens"]}).json()
+    assert text == {"prompt": "[CLS] the river [UNK] [SEP]"}
+    assert call(app, "POST", "/detokenize", json={"tokens": []}).json() == {"prompt": ""}
+
+
+def test_tokens_are_named_and_special_ones_left_out_where_that_is_asked(app: FastAPI) -> None:
+    asked = {"prompt": "the river", "add_special_tokens": False, "return_token_strs": True}
+    found = call(app, "POST", "/tokenize", json=asked).json()
+    assert found == {"count": 2, "max_model_len": 64, "tokens": [8, 5], "token_strs": ["the", "river"]}
+
+
+def test_tokens_are_counted_as_an_embedding_counts_them_and_beyond_the_limit(app: FastAPI) -> None:
+    counted = call(app, "POST", "/tokenize", json={"prompt": "rain falls on stone"}).json()["count"]
+    assert counted == post(app, {"input": "rain falls on stone"}).json()["usage"]["prompt_tokens"]
+    assert call(app, "POST", "/tokenize", json={"prompt": "a " * 500}).json()["count"] == 502
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message", "param"),
+    [
+        ("/tokenize", {}, "Field required", "prompt"),
+        ("/tokenize", {"prompt": ["a"]}, "valid string", "prompt"),
+        ("/tokenize", {"prompt": "a", "add_special_tokens": "no"}, "valid boolean", "add_special_tokens"),
+        ("/tokenize", {"prompt": "a" * 4097}, "4097 characters, where 4096 are looked at", "prompt"),
+        ("/detokenize", {}, "Field required", "tokens"),
+        ("/detokenize", {"tokens": "a"}, "must be a list of token ids", "tokens"),
+        ("/detokenize", {"tokens": [4, True]}, "item 1 of tokens is not a token id", "tokens"),
+        ("/detokenize", {"tokens": [4, 16]}, "token ids outside 0 to 15", "tokens"),
+        ("/detokenize", {"tokens": [-1]}, "token ids outside 0 to 15", "tokens"),
+        ("/detokenize", {"tokens": [4] * 4097}, "4097 ids, where 4096 are looked at", "tokens"),
+    ],
+)
+def test_a_bad_question_about_tokens_is_400(app: FastAPI, path: str, body: Any, message: str, param: str) -> None:
+    assert_error(call(app, "POST", path, json=body), 400, message, param)
+
+
+@pytest.mark.parametrize(("path", "body"), [("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [4]})])
+def test_questions_about_tokens_have_the_limits_of_the_others(tiny_engine: Engine, path: str, body: Any) -> None:
+    app = create_app(tiny_engine, ServerOptions(max_body_bytes=40))
+    assert_error(call(app, "POST", path, json=body | {"model": "gpt"}), 404, "`gpt` does not exist", "model")
+    assert_error(call(app, "POST", path, json=body | {"model": "x" * 40}), 413, "larger than 40 bytes")
+    assert_error(call(app, "POST", path, content=b"{"), 400, "Invalid JSON")
 
 
 def test_unknown_fields_and_user_are_ignored(app: FastAPI) -> None:
@@ -102,7 +191,7 @@ def test_unknown_fields_and_user_are_ignored(app: FastAPI) -> None:
         ({"input": [[]]}, "input 0 is empty", "input"),
         ({"input": None}, "must be a string", "input"),
         ({"input": {"a": 1}}, "must be a string", "input"),
-        ({"input": [1, 2.0]}, "item 1 of input is not a token id", "input"),
+        ({"input": [1, 2.5]}, "item 1 of input is not a token id", "input"),
         ({"input": [[4], [5, True]]}, "item 1 of input 1 is not a token id", "input"),
         ({"input": "a", "truncate_prompt_tokens": True}, "valid integer", "truncate_prompt_tokens"),
         ({"input": "a", "dimensions": True}, "valid integer", "dimensions"),
@@ -192,14 +281,29 @@ def test_a_model_is_described_alone_by_any_of_its_names(tiny_engine: Engine, nam
 
 def test_health_live_and_version(app: FastAPI) -> None:
     assert call(app, "GET", "/health").status_code == 200
+    assert [call(app, method, "/ping").status_code for method in ("GET", "POST")] == [200, 200]
     assert call(app, "GET", "/live").status_code == 200
+    assert call(app, "GET", "/load").json() == {"server_load": 0}
     assert call(app, "GET", "/version").json() == {"version": __version__}
 
 
-def test_the_openapi_document_describes_the_body(app: FastAPI) -> None:
-    operation = call(app, "GET", "/openapi.json").json()["paths"]["/v1/embeddings"]["post"]
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
-    assert {"input", "model", "encoding_format", "dimensions", "truncate_prompt_tokens"} <= set(schema["properties"])
+def test_the_openapi_document_has_the_limits_of_the_model(app: FastAPI) -> None:
+    fields = body_schema(app, "/v1/embeddings")["properties"]
+    assert fields["model"]["anyOf"][0]["enum"] == ["tiny", "alias"]
+    assert fields["input"]["anyOf"][2]["items"] == {"type": "integer", "minimum": 0, "maximum": 15}
+    assert fields["dimensions"]["anyOf"][0] == {"type": "integer", "minimum": 32, "maximum": 32}
+    assert fields["truncate_prompt_tokens"]["anyOf"][0]["anyOf"] == [
+        {"const": -1},
+        {"type": "integer", "minimum": 3, "maximum": 64},
+    ]
+    assert fields["prompt_name"]["anyOf"] == [{"type": "null"}]
+
+
+def test_the_openapi_document_names_every_error(app: FastAPI) -> None:
+    paths = call(app, "GET", "/openapi.json").json()["paths"]
+    assert set(paths["/v1/embeddings"]["post"]["responses"]) == {"200", "400", "404", "413", "429", "500", "503"}
+    assert set(paths["/v1/models/{name}"]["get"]["responses"]) == {"200", "404"}
+    assert set(paths["/health"]["get"]["responses"]) == {"200", "503"}
 
 
 def test_metrics_have_the_names_that_dashboards_read(app: FastAPI) -> None:
@@ -248,6 +352,34 @@ def test_a_full_queue_is_429_with_a_time(faulty: tuple[FastAPI, Engine, FaultyAd
     assert metric(app, "vllm:admission_rejections_total") == 2
 
 
+def test_after_a_refusal_a_request_is_refused_unread(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, adapter = faulty
+    adapter.gate.clear()
+    futures = [engine.submit(engine.prepare(ids(64)))]
+    wait_until(lambda: engine.queue_state().running == 1)
+    futures.append(engine.submit(engine.prepare(ids(64))))
+    assert_error(call(app, "POST", "/v1/embeddings", content=b"not JSON"), 400, "Invalid JSON")
+    assert post(app, {"input": ids(40)}).status_code == 429
+    for path in ("/v1/embeddings", "/tokenize", "/detokenize"):
+        assert_error(call(app, "POST", path, content=b"not JSON"), 429, "64 tokens are waiting")
+    adapter.gate.set()
+    for future in futures:
+        future.result(20)
+    assert_error(call(app, "POST", "/v1/embeddings", content=b"not JSON"), 400, "Invalid JSON")
+
+
+def test_load_counts_what_waits_and_runs(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, adapter = faulty
+    adapter.gate.clear()
+    futures = [engine.submit(engine.prepare(ids(64)))]
+    wait_until(lambda: engine.queue_state().running == 1)
+    futures.append(engine.submit(engine.prepare(ids(64))))
+    assert call(app, "GET", "/load").json() == {"server_load": 2}
+    adapter.gate.set()
+    for future in futures:
+        future.result(20)
+
+
 def test_a_draining_server_is_503_and_closes(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
     app, engine, _ = faulty
     engine.stop_admitting()
@@ -255,7 +387,8 @@ def test_a_draining_server_is_503_and_closes(faulty: tuple[FastAPI, Engine, Faul
     assert_error(response, 503, "shutting down")
     assert (response.headers["retry-after"], response.headers["connection"]) == ("1", "close")
     assert call(app, "GET", "/health").status_code == 503
-    assert call(app, "GET", "/live").status_code == 200
+    live = call(app, "GET", "/live")
+    assert (live.status_code, live.headers["connection"]) == (200, "close")
 
 
 def test_a_stalled_engine_is_503(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:

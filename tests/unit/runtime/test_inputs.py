@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_probe.runtime.server.inputs import MAX_INPUTS, parse_input
+from vllm_probe.runtime.server.inputs import MAX_INPUTS, parse_input, parse_token_ids
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -22,6 +22,7 @@ JSON = st.recursive(
         ("a", ["a"]),
         (["a", "b"], ["a", "b"]),
         ([1, 2], [[1, 2]]),
+        ([1.0, 2], [[1, 2]]),
         ([[1], [2, 3]], [[1], [2, 3]]),
         (["a"] * MAX_INPUTS, ["a"] * MAX_INPUTS),
         ([1] * 10_000, [[1] * 10_000]),
@@ -38,8 +39,9 @@ def test_each_form_becomes_a_list(value: Any, wanted: Any) -> None:
         (None, "must be a string"),
         ({"a": 1}, "must be a string"),
         (b"a", "must be a string"),
-        ([1.0], "item 0 of input is not a token id"),
-        ([1, True], "item 1 of input is not a token id"),
+        ([1.5], "item 0 of input is not a token id"),
+        ([1.0, True], "item 1 of input is not a token id"),
+        ([float("inf")], "item 0 of input is not a token id"),
         ([1, "a"], "item 1 of input is not a token id"),
         ([[1], [2, None]], "item 1 of input 1 is not a token id"),
         (["a", 1], "not a mixture"),
@@ -51,6 +53,17 @@ def test_each_form_becomes_a_list(value: Any, wanted: Any) -> None:
 def test_anything_else_is_refused(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_input(value)
+
+
+@pytest.mark.parametrize("value", [[], [1, 2], [3.0]])
+def test_one_list_of_token_ids_may_be_empty(value: Any) -> None:
+    assert parse_token_ids(value) == value
+
+
+@pytest.mark.parametrize("value", [None, "a", 1, [True], [[1]], ["a"], [None]])
+def test_what_is_not_a_list_of_token_ids_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="tokens must be a list of token ids"):
+        parse_token_ids(value)
 
 
 @given(JSON)

@@ -99,8 +99,8 @@ class PromptReader:
         found = [self._read_one(item, prefix, limit, side, f"input {index}") for index, item in enumerate(inputs)]
         return Prompts(tuple(ids for ids, _ in found), sum(cut for _, cut in found))
 
-    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[list[int], list[str]]:
-        """Token ids of `text`, of any number of tokens, and the tokens themselves as the vocabulary writes them.
+    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of `text`, of any number of tokens.
 
         Raises:
             RequestError: there is no tokenizer, or more than 64 characters per token of the model's limit.
@@ -111,7 +111,13 @@ class PromptReader:
             raise RequestError(f"prompt has {len(text)} characters, where {most} are looked at", "prompt")
         _check_unicode(text, "prompt")
         (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return encoding.ids, encoding.tokens
+        ids: list[int] = encoding.ids
+        return ids
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """Each token of `ids` as the vocabulary writes it."""
+        tokenizer = self._require_tokenizer("tokens")
+        return [tokenizer.id_to_token(item) for item in ids]
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of token `ids`, special tokens included.

@@ -1,33 +1,23 @@
-"""The routes, and the server around them."""
+"""The application, and the server around it."""
 
-import asyncio
 import socket
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.version import __version__
 from vllm_probe.runtime.engine import Engine
-from vllm_probe.runtime.executor.result import Embeddings
-from vllm_probe.runtime.modeling.tokenizing import Prompts
 from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, RequestError, RequestFailed
-from vllm_probe.runtime.server.gate import Gate, read_body
+from vllm_probe.runtime.server import openapi
+from vllm_probe.runtime.server.gate import OPEN_PATHS, Gate
 from vllm_probe.runtime.server.lifecycle import bind, run
-from vllm_probe.runtime.server.metrics import Metrics
-from vllm_probe.runtime.server.schema import (
-    ApiError,
-    EmbeddingRequest,
-    json_response,
-    parse_request,
-    render_embeddings,
-)
-
-_CLIENT_CLOSED_REQUEST = 499  # nginx's status; nobody reads it
+from vllm_probe.runtime.server.routes import Routes
+from vllm_probe.runtime.server.schema import ApiError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +30,7 @@ class ServerOptions:
         api_key: bearer token that every route but /health and /live needs, null for none.
         served_model_names: names that requests may give; the first is answered with; default the model's own
             and the one in the config.
+        reject_token_input: take texts only, for clients that send the ids of another model's tokenizer.
         max_body_bytes: largest request body; 2048 inputs of 4 KiB by default.
         drain_timeout_s: how long admitted requests may take after SIGTERM.
     """
@@ -48,6 +39,7 @@ class ServerOptions:
     port: int = 8000
     api_key: str | None = None
     served_model_names: tuple[str, ...] = ()
+    reject_token_input: bool = False
     max_body_bytes: int = 8 << 20
     drain_timeout_s: float = 30.0
 
@@ -71,6 +63,7 @@ def serve(
 
     Raises:
         PortInUse: another process listens on the address.
+        BadUsage: neither texts nor token ids would be taken.
     """
     app = create_app(engine, options)
     listener = listener or bind(options.host, options.port)
@@ -78,133 +71,54 @@ def serve(
 
 
 def create_app(engine: Engine, options: ServerOptions) -> FastAPI:
-    """The ASGI application for a loaded `engine`."""
-    routes = _Routes(engine, options)
+    """The ASGI application for a loaded `engine`.
+
+    Raises:
+        BadUsage: neither texts nor token ids would be taken.
+    """
+    takes_token_ids = not options.reject_token_input
+    if not (takes_token_ids or engine.reads_text):
+        message = f"{engine.spec.name} has no tokenizer, and token ids are to be refused"
+        raise BadUsage(message, hint="leave out --reject-token-input")
+    names = options.served_model_names or tuple(dict.fromkeys((engine.spec.name, engine.config.model)))
+    routes = Routes(engine, names, max_body_bytes=options.max_body_bytes, takes_token_ids=takes_token_ids)
     app = FastAPI(title="vllm-probe", version=__version__)
-    schema = {"content": {"application/json": {"schema": EmbeddingRequest.model_json_schema()}}, "required": True}
-    app.post("/v1/embeddings", openapi_extra={"requestBody": schema})(routes.embeddings)
-    app.get("/v1/models/{name:path}")(routes.model)
-    for path in ("/v1/models", "/health", "/live", "/metrics", "/version"):
-        app.get(path)(getattr(routes, path.rpartition("/")[2]))
+    _add_questions(app, routes, openapi.bodies(engine, names, takes_token_ids=takes_token_ids))
+    _add_facts(app, routes, names)
     for kind in (ApiError, HTTPException, RequestError, QueueFull, QueueClosed, RequestFailed, Exception):
         app.add_exception_handler(kind, routes.failure)
     marks = {"x-dummy-weights": "true"} if engine.has_dummy_weights else {}
-    app.add_middleware(Gate, api_key=options.api_key, marks=marks)
+    is_closing = lambda: engine.queue_state().closed  # noqa: E731
+    app.add_middleware(Gate, api_key=options.api_key, marks=marks, is_closing=is_closing)
+    if options.api_key is not None:
+        openapi.require_key(app, OPEN_PATHS)
     return app
 
 
-class _Routes:
-    """The handlers, named after their paths."""
-
-    def __init__(self, engine: Engine, options: ServerOptions) -> None:
-        self._engine = engine
-        self._options = options
-        self._names = options.served_model_names or tuple(dict.fromkeys((engine.spec.name, engine.config.model)))
-        self._created = int(time.time())
-        self._metrics = Metrics(engine, self._names[0])
-        # One thread parses and tokenizes, so that it never takes more than one core from the forward pass.
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
-
-    async def embeddings(self, request: Request) -> Response:
-        """Vectors of the inputs."""
-        begun_s = time.perf_counter()
-        body = await read_body(request, self._options.max_body_bytes)
-        asked, prompts = await asyncio.get_running_loop().run_in_executor(self._reader, self._read, body)
-        tokenized_s = time.perf_counter()
-        result = await self._compute(prompts, request)
-        if result is None:
-            self._metrics.failed("disconnected")
-            return Response(status_code=_CLIENT_CLOSED_REQUEST)
-        response = render_embeddings(result, self._names[0], asked.encoding_format)
-        self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
-        return response
-
-    def _read(self, body: bytes) -> tuple[EmbeddingRequest, Prompts]:
-        asked = parse_request(body)
-        if asked.model is not None and asked.model not in self._names:
-            raise _unknown_model(asked.model)
-        prompts = self._engine.prepare(
-            asked.input,
-            dimensions=asked.dimensions,
-            truncate_prompt_tokens=asked.truncate_prompt_tokens,
-            truncation_side=asked.truncation_side,
-            prompt_name=asked.prompt_name or asked.input_type,
-        )
-        return asked, prompts
-
-    async def _compute(self, prompts: Prompts, request: Request) -> Embeddings | None:
-        """The vectors, or null when the client went away first; then what waits of it is dropped."""
-        answer = asyncio.wrap_future(self._engine.submit(prompts))
-        gone = asyncio.create_task(_disconnected(request))
-        waited: list[asyncio.Future[Any]] = [answer, gone]
-        try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            return answer.result() if answer.done() else None
-        finally:
-            answer.cancel()
-            gone.cancel()
-
-    async def models(self) -> Response:
-        """The names that this server answers to."""
-        return json_response({"object": "list", "data": [self._facts(name) for name in self._names]})
-
-    async def model(self, name: str) -> Response:
-        """One of them."""
-        if name not in self._names:
-            raise _unknown_model(name)
-        return json_response(self._facts(name))
-
-    def _facts(self, name: str) -> dict[str, Any]:
-        config = self._engine.config
-        facts = {"id": name, "object": "model", "created": self._created, "owned_by": "vllm-probe"}
-        return {**facts, "root": config.model, "max_model_len": config.max_model_len}
-
-    async def health(self) -> Response:
-        """Whether requests will be answered: 503 while draining and when the engine does not move."""
-        reason = self._engine.unhealthy()
-        return json_response({"status": reason or "ready"}, 503 if reason else 200)
-
-    async def live(self) -> Response:
-        """Whether the process answers at all."""
-        return json_response({"status": "alive"})
-
-    async def metrics(self) -> Response:
-        """Prometheus metrics."""
-        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def version(self) -> Response:
-        """The version of vllm-probe."""
-        return json_response({"version": __version__})
-
-    async def failure(self, _: Request, error: Exception) -> Response:
-        """The error object for anything that a handler raised."""
-        match error:
-            case ApiError():
-                answer = error
-            case RequestError():
-                answer = ApiError(400, str(error), error.param)
-            case QueueFull():
-                self._metrics.rejected("queue_full")
-                answer = ApiError(429, str(error), retry_after=str(error.retry_after_s))
-            case QueueClosed():
-                self._metrics.rejected("draining")
-                answer = ApiError(503, str(error), retry_after="1", connection="close")
-            case RequestFailed():
-                self._metrics.failed(error.reason)
-                answer = ApiError(500, str(error), x_should_retry="false")
-            case HTTPException():
-                answer = ApiError(error.status_code, error.detail, **(error.headers or {}))
-            case _:
-                answer = ApiError(500, "internal error")
-        if answer.status < 500 and answer.status != 429:
-            self._metrics.failed("refused")
-        return answer.response()
+def _add_questions(app: FastAPI, routes: Routes, schemas: dict[str, dict[str, Any]]) -> None:
+    """What takes a body."""
+    for path, handler, answer, errors in (
+        ("/v1/embeddings", routes.embeddings, openapi.EmbeddingAnswer, (500,)),
+        ("/tokenize", routes.tokenize, openapi.Tokens, ()),
+        ("/detokenize", routes.detokenize, openapi.Text, ()),
+    ):
+        body = {"content": {"application/json": {"schema": schemas[path]}}, "required": True}
+        described = openapi.operation(answer, 400, 404, 413, 429, 503, *errors, requestBody=body)
+        app.add_api_route(path, handler, methods=["POST"], **described)
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _unknown_model(name: str) -> ApiError:
-    return ApiError(404, f"The model `{name[:200]}` does not exist.", "model")
+def _add_facts(app: FastAPI, routes: Routes, names: tuple[str, ...]) -> None:
+    """What is only read."""
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": list(names)}}
+    app.add_api_route("/v1/models", routes.models, **openapi.operation(openapi.ModelList))
+    app.add_api_route(
+        "/v1/models/{name:path}", routes.model, **openapi.operation(openapi.ModelFacts, 404, parameters=[name])
+    )
+    health = openapi.operation(openapi.Status)
+    health["responses"][503] = {"model": openapi.Status, "description": "It is not ready, and why."}
+    app.add_api_route("/health", routes.health, **health)
+    app.add_route("/ping", routes.health, methods=["GET", "POST"], include_in_schema=False)
+    app.add_api_route("/live", routes.live, **openapi.operation(openapi.Status))
+    app.add_api_route("/load", routes.load, **openapi.operation(openapi.Load))
+    app.add_api_route("/version", routes.version, **openapi.operation(openapi.Version))
+    app.add_api_route("/metrics", routes.metrics, response_class=PlainTextResponse)

@@ -2,7 +2,7 @@
 
 import hmac
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
@@ -10,16 +10,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vllm_probe.runtime.server.schema import ApiError
 
-_OPEN_PATHS = frozenset({"/health", "/live"})
+OPEN_PATHS = frozenset({"/health", "/live"})
 _MAX_ID_LENGTH = 128
 
 
 class Gate:
-    """Middleware that asks for the API key, echoes `X-Request-Id` and puts `marks` on every response."""
+    """Middleware that asks for the API key, echoes `X-Request-Id` and puts `marks` on every response.
 
-    def __init__(self, app: ASGIApp, api_key: str | None, marks: Mapping[str, str]) -> None:
+    While `is_closing`, responses close their connection, so that no client writes its next request on one that the
+    server is about to close.
+    """
+
+    def __init__(
+        self, app: ASGIApp, api_key: str | None, marks: Mapping[str, str], is_closing: Callable[[], bool]
+    ) -> None:
         self._app = app
         self._marks = marks
+        self._is_closing = is_closing
         # As the argument or variable held it, which need not be UTF-8.
         self._key = api_key.encode(errors="surrogateescape") if api_key is not None else None
 
@@ -33,7 +40,8 @@ class Gate:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update({**self._marks, "x-request-id": request_id})
+                closing = {"connection": "close"} if self._is_closing() else {}
+                MutableHeaders(scope=message).update({**self._marks, **closing, "x-request-id": request_id})
             await send(message)
 
         if self._is_allowed(scope["path"], headers):
@@ -44,7 +52,7 @@ class Gate:
 
     def _is_allowed(self, path: str, headers: Headers) -> bool:
         """Whether the key is there, byte for byte; the scheme has no case (RFC 9110, section 11.1)."""
-        if self._key is None or path in _OPEN_PATHS:
+        if self._key is None or path in OPEN_PATHS:
             return True
         scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
         return hmac.compare_digest(key.strip(b" "), self._key) and scheme.lower() == b"bearer"

@@ -33,11 +33,30 @@ def parse_input(value: object) -> list[str] | list[list[int]]:
     return [_token_ids(item, f"input {index}") for index, item in enumerate(value)]
 
 
-def _token_ids(value: object, place: str) -> list[int]:
-    """`value` where it is a list of integers, which booleans are not."""
+def parse_token_ids(value: object) -> list[int]:
+    """One list of token ids.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    wanted = "tokens must be a list of token ids"
     if not isinstance(value, list):
-        raise ValueError(f"{_WANTED}, not a mixture")  # noqa: TRY004 - a wrong request, as the others
+        raise ValueError(wanted)  # noqa: TRY004 - a wrong request, as the others
+    return _token_ids(value, "tokens", wanted)
+
+
+def whole(value: object) -> object:
+    """`value`, as an integer where JSON wrote an integer as 2.0 (JSON Schema has them equal)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _token_ids(value: object, place: str, wanted: str = _WANTED) -> list[int]:
+    """`value` where it is a list of integers, which booleans are not; integers written as 2.0 are put right in it."""
+    if not isinstance(value, list):
+        raise ValueError(f"{wanted}, not a mixture")  # noqa: TRY004 - a wrong request, as the others
     for position, item in enumerate(value):
         if type(item) is not int:
-            raise ValueError(f"{_WANTED}; item {position} of {place} is not a token id")
+            value[position] = number = whole(item)
+            if type(number) is not int:
+                raise ValueError(f"{wanted}; item {position} of {place} is not a token id")
     return value

@@ -1,22 +1,27 @@
 """The OpenAI wire format: request bodies, responses and error objects.
 
-https://platform.openai.com/docs/api-reference/embeddings, with vLLM's truncation and error types, Cohere's `input_type`
-and text-embeddings-inference's `prompt_name`.
+https://platform.openai.com/docs/api-reference/embeddings, with vLLM's truncation, error types and token routes,
+Cohere's `input_type` and text-embeddings-inference's `prompt_name`.
 """
 
 import base64
 import gc
 import time
 import uuid
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from fastapi import Response
-from pydantic import BaseModel, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, ValidationError
 from pydantic_core import from_json, to_json
 
 from vllm_probe.runtime.executor.result import Embeddings
-from vllm_probe.runtime.server.inputs import parse_input
+from vllm_probe.runtime.server.inputs import MAX_INPUTS, parse_input, parse_token_ids, whole
 
+_Text: TypeAlias = Annotated[str, Field(min_length=1)]
+_Ids: TypeAlias = Annotated[list[int], Field(min_length=1)]
+_Texts: TypeAlias = Annotated[list[_Text], Field(min_length=1, max_length=MAX_INPUTS)]
+_IdLists: TypeAlias = Annotated[list[_Ids], Field(min_length=1, max_length=MAX_INPUTS)]
+_Body = TypeVar("_Body", bound=BaseModel)
 _TYPES = {
     400: "BadRequestError",
     401: "AuthenticationError",
@@ -53,19 +58,35 @@ class EmbeddingRequest(BaseModel):
 
     input: Annotated[
         list[str] | list[list[int]],
-        PlainValidator(parse_input, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
+        PlainValidator(parse_input, json_schema_input_type=_Text | _Texts | _Ids | _IdLists),
     ]
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int, Field(ge=1, strict=True)] | None = None
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True)] | None = None
+    dimensions: Annotated[int, Field(ge=1, strict=True), BeforeValidator(whole)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True), BeforeValidator(whole)] | None = None
     truncation_side: Literal["left", "right"] | None = None
     input_type: str | None = None
     prompt_name: str | None = None
     user: str | None = None
 
 
-def parse_request(body: bytes) -> EmbeddingRequest:
+class TokenizeRequest(BaseModel):
+    """Body of POST /tokenize."""
+
+    prompt: str
+    model: str | None = None
+    add_special_tokens: Annotated[bool, Field(strict=True)] = True
+    return_token_strs: Annotated[bool, Field(strict=True)] | None = False
+
+
+class DetokenizeRequest(BaseModel):
+    """Body of POST /detokenize."""
+
+    tokens: Annotated[list[int], PlainValidator(parse_token_ids, json_schema_input_type=list[int])]
+    model: str | None = None
+
+
+def parse_request(body: bytes, form: type[_Body]) -> _Body:
     """The request that `body` holds; for large bodies a matter of tenths of a second, so not for the event loop.
 
     Raises:
@@ -75,7 +96,7 @@ def parse_request(body: bytes) -> EmbeddingRequest:
     if not isinstance(document, dict):
         raise ApiError(400, "the body should be an object")
     try:
-        return EmbeddingRequest.model_validate(document)
+        return form.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         param = str(first["loc"][0])

@@ -1,0 +1,189 @@
+"""What each path answers."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from starlette.exceptions import HTTPException
+
+from vllm_probe.core.version import __version__
+from vllm_probe.runtime.engine import Engine
+from vllm_probe.runtime.executor.result import Embeddings
+from vllm_probe.runtime.modeling.tokenizing import Prompts
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, RequestError, RequestFailed
+from vllm_probe.runtime.server.gate import read_body
+from vllm_probe.runtime.server.metrics import Metrics
+from vllm_probe.runtime.server.schema import (
+    ApiError,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    TokenizeRequest,
+    json_response,
+    parse_request,
+    render_embeddings,
+)
+
+_CLIENT_CLOSED_REQUEST = 499  # nginx's status; nobody reads it
+_Read = TypeVar("_Read")
+_Body = TypeVar("_Body", EmbeddingRequest, TokenizeRequest, DetokenizeRequest)
+
+
+class Routes:
+    """The handlers, named after their paths."""
+
+    def __init__(self, engine: Engine, names: tuple[str, ...], *, max_body_bytes: int, takes_token_ids: bool) -> None:
+        """Answers for `engine` under `names`, with the first of them."""
+        self._engine = engine
+        self._names = names
+        self._max_body_bytes = max_body_bytes
+        self._takes_token_ids = takes_token_ids
+        self._created = int(time.time())
+        self._metrics = Metrics(engine, names[0])
+        # One thread parses and tokenizes, so that it never takes more than one core from the forward pass.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
+
+    async def embeddings(self, request: Request) -> Response:
+        """Vectors of the inputs."""
+        begun_s = time.perf_counter()
+        asked, prompts = await self._read(request, self._prepare)
+        tokenized_s = time.perf_counter()
+        result = await self._compute(prompts, request)
+        if result is None:
+            self._metrics.failed("disconnected")
+            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        response = render_embeddings(result, self._names[0], asked.encoding_format)
+        self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
+        return response
+
+    async def tokenize(self, request: Request) -> Response:
+        """Token ids of a text, of any number of tokens."""
+        return json_response(await self._read(request, self._tokens))
+
+    async def detokenize(self, request: Request) -> Response:
+        """The text of token ids, special tokens included."""
+        return json_response(await self._read(request, self._text))
+
+    async def _read(self, request: Request, parse: Callable[[bytes], _Read]) -> _Read:
+        """What `parse` makes of the body, in the reader's thread; while the queue is full nothing is parsed."""
+        body = await read_body(request, self._max_body_bytes)
+        self._engine.check_room()
+        return await asyncio.get_running_loop().run_in_executor(self._reader, parse, body)
+
+    def _prepare(self, body: bytes) -> tuple[EmbeddingRequest, Prompts]:
+        asked = self._parse(body, EmbeddingRequest)
+        if not self._takes_token_ids and not isinstance(asked.input[0], str):
+            raise ApiError(400, "token ids are not taken here: send text", "input")
+        prompts = self._engine.prepare(
+            asked.input,
+            dimensions=asked.dimensions,
+            truncate_prompt_tokens=asked.truncate_prompt_tokens,
+            truncation_side=asked.truncation_side,
+            prompt_name=asked.prompt_name or asked.input_type,
+        )
+        return asked, prompts
+
+    def _tokens(self, body: bytes) -> dict[str, Any]:
+        asked = self._parse(body, TokenizeRequest)
+        reader = self._engine.reader
+        ids = reader.tokenize(asked.prompt, add_special_tokens=asked.add_special_tokens)
+        return {
+            "count": len(ids),
+            "max_model_len": self._engine.config.max_model_len,
+            "tokens": ids,
+            "token_strs": reader.names(ids) if asked.return_token_strs else None,
+        }
+
+    def _text(self, body: bytes) -> dict[str, Any]:
+        return {"prompt": self._engine.reader.detokenize(self._parse(body, DetokenizeRequest).tokens)}
+
+    def _parse(self, body: bytes, form: type[_Body]) -> _Body:
+        asked = parse_request(body, form)
+        if asked.model is not None and asked.model not in self._names:
+            raise _unknown_model(asked.model)
+        return asked
+
+    async def _compute(self, prompts: Prompts, request: Request) -> Embeddings | None:
+        """The vectors, or null when the client went away first; then what waits of it is dropped."""
+        answer = asyncio.wrap_future(self._engine.submit(prompts))
+        gone = asyncio.create_task(_disconnected(request))
+        waited: list[asyncio.Future[Any]] = [answer, gone]
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else None
+        finally:
+            answer.cancel()
+            gone.cancel()
+
+    async def models(self) -> Response:
+        """The names that this server answers to."""
+        return json_response({"object": "list", "data": [self._facts(name) for name in self._names]})
+
+    async def model(self, request: Request) -> Response:
+        """One of them."""
+        name = request.path_params["name"]
+        if name not in self._names:
+            raise _unknown_model(name)
+        return json_response(self._facts(name))
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        config = self._engine.config
+        facts = {"id": name, "object": "model", "created": self._created, "owned_by": "vllm-probe"}
+        return {**facts, "root": config.model, "max_model_len": config.max_model_len}
+
+    async def health(self, _: Request) -> Response:
+        """Whether requests will be answered: 503 while draining and when the engine does not move."""
+        reason = self._engine.unhealthy()
+        return json_response({"status": reason or "ready"}, 503 if reason else 200)
+
+    async def load(self) -> Response:
+        """Requests that wait or run, as vLLM counts them."""
+        state = self._engine.queue_state()
+        return json_response({"server_load": state.waiting + state.running})
+
+    async def live(self) -> Response:
+        """Whether the process answers at all."""
+        return json_response({"status": "alive"})
+
+    async def metrics(self) -> Response:
+        """Prometheus metrics."""
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def version(self) -> Response:
+        """The version of vllm-probe."""
+        return json_response({"version": __version__})
+
+    async def failure(self, _: Request, error: Exception) -> Response:
+        """The error object for anything that a handler raised."""
+        match error:
+            case ApiError():
+                answer = error
+            case RequestError():
+                answer = ApiError(400, str(error), error.param)
+            case QueueFull():
+                self._metrics.rejected("queue_full")
+                answer = ApiError(429, str(error), retry_after=str(error.retry_after_s))
+            case QueueClosed():
+                self._metrics.rejected("draining")
+                answer = ApiError(503, str(error), retry_after="1", connection="close")
+            case RequestFailed():
+                self._metrics.failed(error.reason)
+                answer = ApiError(500, str(error), x_should_retry="false")
+            case HTTPException():
+                answer = ApiError(error.status_code, error.detail, **(error.headers or {}))
+            case _:
+                answer = ApiError(500, "internal error")
+        if answer.status < 500 and answer.status != 429:
+            self._metrics.failed("refused")
+        return answer.response()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _unknown_model(name: str) -> ApiError:
+    return ApiError(404, f"The model `{name[:200]}` does not exist.", "model")
