@@ -115,9 +115,9 @@ class PromptReader:
         return ids
 
     def names(self, ids: Sequence[int]) -> list[str]:
-        """Each token of `ids` as the vocabulary writes it."""
+        """Each token of `ids` as the vocabulary writes it, empty where it has none."""
         tokenizer = self._require_tokenizer("tokens")
-        return [tokenizer.id_to_token(item) for item in ids]
+        return [tokenizer.id_to_token(item) or "" for item in ids]
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of token `ids`, special tokens included.
