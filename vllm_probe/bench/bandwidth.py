@@ -37,7 +37,11 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
         method = f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not"
         return Work(calls=(call,), amount=credited * size, method=method, doubts=doubts)
 
-    return [Case(key=(kind, 0), title=f"memory {kind}", unit="GB/s", prepare=partial(prepare, kind)) for kind in KINDS]
+    expected = plan.expectations.bandwidth()
+    return [
+        Case(key=(kind, 0), title=f"memory {kind}", unit="GB/s", prepare=partial(prepare, kind), expected=expected)
+        for kind in KINDS
+    ]
 
 
 class MemorySection(Section):

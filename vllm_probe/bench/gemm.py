@@ -5,7 +5,6 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from vllm_probe.bench.peak import arithmetic_band
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.timing import Case, Work, describe
 from vllm_probe.core.adapter import HardwareAdapter
@@ -42,7 +41,7 @@ class LinearFormat:
             title=f"{self.dtype} {rows} rows",
             unit="GFLOP/s",
             prepare=partial(self.prepare, rows),
-            band=arithmetic_band(self._adapter.device, self.dtype),
+            expected=self._plan.expectations.compute(self.dtype),
             optional=rows != self._plan.point_rows,
         )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vllm_probe.bench.peak import Expectations
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import UnknownName
 
@@ -34,6 +35,7 @@ class BenchPlan:
         cache_known: false when `cache_bytes` is an assumption.
         operand_bytes: size of the weights of one format that take turns.
         array_bytes: size of each of the three arrays of the memory tests.
+        expectations: what the device should give.
     """
 
     quick: bool
@@ -52,17 +54,18 @@ class BenchPlan:
     cache_known: bool
     operand_bytes: int
     array_bytes: int
+    expectations: Expectations
 
     def absence(self, group: str) -> str:
         """Why `group` has no values: it was left out, or its turn has not come."""
         return "not run yet" if group in self.groups else f"--only leaves {group} out"
 
 
-def make_plan(device: Device, quick: bool, only: frozenset[str]) -> BenchPlan:
+def make_plan(device: Device, quick: bool, only: frozenset[str], expectations: Expectations | None = None) -> BenchPlan:
     """A plan for `device`: at most 8 s quick and 30 s in full with start-up, at most 25 % of its memory.
 
     Weights that take turns exceed three times the last-level cache, arrays four times. `only` names the groups
-    to run; empty means all.
+    to run; empty means all. Without `expectations` the device itself is all that is known.
 
     Raises:
         UnknownName: `only` holds something else than `GROUPS`.
@@ -85,4 +88,5 @@ def make_plan(device: Device, quick: bool, only: frozenset[str]) -> BenchPlan:
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),
         array_bytes=min(max(4 * cache, 64 * _MIB), _LARGEST_ARRAY_BYTES, quarter // 6),
+        expectations=expectations or Expectations(device=device),
     )

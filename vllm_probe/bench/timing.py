@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
-from vllm_probe.bench.peak import Band, judge
+from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Confidence, Measurement, Status
@@ -59,7 +59,7 @@ class Case:
         title: name for people.
         unit: unit of the value: 1e9 amounts per second, or microseconds.
         prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows; or measures by itself.
-        band: what such a device can reach, null when unknown.
+        expected: what such a device should give, null when unknown.
         optional: left out when time is short.
     """
 
@@ -67,7 +67,7 @@ class Case:
     title: str
     unit: str
     prepare: "Callable[[int], Work | Reading]"
-    band: Band | None = None
+    expected: Expected | None = None
     optional: bool = False
 
 
@@ -196,23 +196,24 @@ class Stopwatch:
         spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
         error = _median_error(entry.rounds)
         share = self._share(entry)
-        verdict, plausible = judge(value, entry.case.band)
+        judged = judge(value, entry.case.expected)
         found = (
             (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
             (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
             (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
-            (plausible is not None, plausible or ""),
+            (judged.doubt is not None, judged.doubt or ""),
         )
         doubts = [*work.doubts, *(text for applies, text in found if applies)]
         status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
-        if verdict == "suspect" or share < _BUSY:
-            status = "suspect" if verdict == "suspect" else "throttled"
+        if judged.verdict == "suspect" or share < _BUSY:
+            status = "suspect" if judged.verdict == "suspect" else "throttled"
         measurement = Measurement(
             source="measured",
             status=status,
             reason="; ".join(doubts) or None,
             confidence=CONFIDENCES[min(len(doubts), 2)] if status == "measured" else "low",
-            verdict=verdict,
+            verdict=judged.verdict,
+            pct_of_peak=judged.pct_of_peak,
             unit=entry.case.unit,
             samples=sum(map(len, entry.rounds)),
             spread_pct=spread_pct,

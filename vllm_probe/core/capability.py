@@ -27,7 +27,8 @@ class Measurement:
         spread_pct: (max - min) / median of the round medians, in percent.
         method: what ran, with the byte or FLOP convention.
         implementation: name of the adapter's implementation that was measured.
-        clock_mhz: mean clock while measuring.
+        clock_mhz: mean clock while measuring; in a data sheet the clock at which the value holds.
+        pct_of_peak: value over the theoretical peak at the observed clock, in percent; null when either is unknown.
     """
 
     source: Source
@@ -41,6 +42,7 @@ class Measurement:
     method: str | None = None
     implementation: str | None = None
     clock_mhz: Rate | None = None
+    pct_of_peak: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 
 from tests.unit.bench.fake import FakeAdapter, cpu, prepared
-from vllm_probe.bench.peak import Band
+from vllm_probe.bench.peak import Expected
 from vllm_probe.bench.plan import BenchPlan, make_plan
 from vllm_probe.bench.timing import Case, Reading, Stopwatch, Work, absent
 
 PLAN = make_plan(cpu(), quick=False, only=frozenset())
-BAND = Band(slowest=90.0, fastest=100.0)
+EXPECTED = Expected(slowest=90.0, fastest=100.0)
 
 
 def case(adapter: FakeAdapter, name: str = "a", gflops: float = 95.0, doubts: tuple[str, ...] = ()) -> Case:
@@ -18,7 +18,7 @@ def case(adapter: FakeAdapter, name: str = "a", gflops: float = 95.0, doubts: tu
         adapter._work(name, 1e9 / gflops)
 
     prepared = Work(calls=(call,), amount=1e9, method="1 GFLOP", doubts=doubts)
-    return Case(key=(name, 0), title=name, unit="GFLOP/s", prepare=lambda divisor: prepared, band=BAND)
+    return Case(key=(name, 0), title=name, unit="GFLOP/s", prepare=lambda divisor: prepared, expected=EXPECTED)
 
 
 def run(adapter: FakeAdapter, cases: Sequence[Case], plan: BenchPlan = PLAN, busy: float = 1.0) -> dict[str, Reading]:
@@ -59,7 +59,7 @@ def test_short_calls_are_batched_and_operands_take_turns() -> None:
         adapter._work("a", 1e6)
 
     work = Work(calls=[partial(call, operand) for operand in range(3)], amount=95e6, method="")
-    run(adapter, [Case(key=("a", 0), title="a", unit="", prepare=lambda divisor: work, band=BAND)])
+    run(adapter, [Case(key=("a", 0), title="a", unit="", prepare=lambda divisor: work, expected=EXPECTED)])
     assert adapter.batches < len(used) / 4
     assert used[:7] == [0, 1, 2, 0, 1, 2, 0]
 
