@@ -107,7 +107,8 @@ class Operations(BringUp, Generic[Tensor]):
         """Attention within each of the sequences that are packed one after another, scaled by 1/sqrt(head_dim).
 
         Args:
-            query: [sum(lengths), num_heads, head_dim], fp32, bf16 or fp16.
+            query: [sum(lengths), num_heads, head_dim], fp32, bf16 or fp16; of a single causal sequence fewer, which are
+                its last tokens, so that a prompt can be computed in chunks.
             key: [sum(lengths), num_kv_heads, head_dim]; num_kv_heads divides num_heads.
             value: as `key`.
             lengths: tokens of each sequence.

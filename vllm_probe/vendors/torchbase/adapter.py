@@ -116,7 +116,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         out = torch.empty_like(query)
         for length, starts in starts_of.items():
             rows = self._rows(starts, length)
-            q, k, v = (part[rows].unflatten(0, (len(starts), length)).transpose(1, 2) for part in (query, key, value))
+            q, k, v = (part[rows].unflatten(0, (len(starts), -1)).transpose(1, 2) for part in (query, key, value))
             attended = attend(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
             if len(attended) == len(query):
                 return attended
