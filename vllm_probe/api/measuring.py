@@ -9,8 +9,11 @@ from vllm_probe.core.errors import DeviceUnavailable, UnwritableOutput
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from vllm_probe.bench.expectations import Expectations
     from vllm_probe.core.capability import Capability
+    from vllm_probe.core.device import Device
     from vllm_probe.core.system import Host
+    from vllm_probe.vendors.registry import PortableDeviceManager
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +72,16 @@ def bench(
         target = output / file_name(on.id) if output and every else output or kept
         if target:
             require_writable(target)
-        made.append(measure(manager.adapter_for(on), make_plan(on, quick, only), stamp, target, progress))
+        plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint))
+        made.append(measure(manager.adapter_for(on), plan, stamp, target, progress))
         if kept and kept != target:
             write_private(kept, dumps(made[-1]))
     return tuple(made)
+
+
+def _expectations(device: "Device", manager: "PortableDeviceManager", fingerprint: str) -> "Expectations":
+    from vllm_probe.bench.expectations import Expectations, published
+    from vllm_probe.vendors.descriptors import datasheet_of
+
+    name, datasheet = datasheet_of(device, manager, fingerprint) or ("", None)
+    return Expectations(device=device, datasheet=datasheet, published=published(name))

@@ -37,9 +37,14 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
         method = f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not"
         return Work(calls=(call,), amount=credited * size, method=method, doubts=doubts)
 
-    expected = plan.expectations.bandwidth()
     return [
-        Case(key=(kind, 0), title=f"memory {kind}", unit="GB/s", prepare=partial(prepare, kind), expected=expected)
+        Case(
+            key=(kind, 0),
+            title=f"memory {kind}",
+            unit="GB/s",
+            prepare=partial(prepare, kind),
+            expected=plan.expectations.bandwidth(kind),
+        )
         for kind in KINDS
     ]
 

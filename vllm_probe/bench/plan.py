@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vllm_probe.bench.peak import Expectations
+from vllm_probe.bench.expectations import Expectations
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import UnknownName
 

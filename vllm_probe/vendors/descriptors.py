@@ -181,6 +181,15 @@ def find_descriptors(
     return tuple(results)
 
 
+def datasheet_of(device: Device, manager: PortableDeviceManager, fingerprint: str) -> tuple[str, Capability] | None:
+    """Name and content of the shipped descriptor of such a card that nobody measured; null when there is none."""
+    for result in find_descriptors(device, manager, fingerprint):
+        sheet, shipped = result.capability, result.place.shipped
+        if sheet and shipped and sheet.host_fingerprint is None and not _mismatch(sheet, device, manager, result.place):
+            return descriptor_name(result.path), sheet
+    return None
+
+
 def _mismatch(capability: Capability, device: Device, manager: PortableDeviceManager, place: Place) -> str | None:
     """Why the document describes another kind of device. A user may spell a name in any way, a release may not."""
     plugin = manager.plugin_for(device.vendor)

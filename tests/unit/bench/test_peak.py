@@ -1,7 +1,8 @@
 import pytest
 
 from tests.unit.bench.fake import cpu
-from vllm_probe.bench.peak import Expectations, Expected, judge
+from vllm_probe.bench.expectations import Expectations, published
+from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import from_json
 from vllm_probe.core.device import Device
@@ -54,7 +55,7 @@ def test_the_best_instruction_set_decides() -> None:
 @pytest.mark.parametrize("device", [cpu(isa=["neon"]), cpu(threads=None), GPU])
 def test_of_what_is_in_no_table_nothing_is_expected(device: Device) -> None:
     assert Expectations(device=device).compute("fp32") is None
-    assert Expectations(device=device).bandwidth() is None
+    assert Expectations(device=device).bandwidth("triad") is None
 
 
 def test_an_accelerator_is_held_against_its_data_sheet_at_the_clock_that_it_runs_at() -> None:
@@ -62,8 +63,8 @@ def test_an_accelerator_is_held_against_its_data_sheet_at_the_clock_that_it_runs
     rate = expected.compute("bf16")
     assert [judge(1090.0, rate, mhz).verdict for mhz in (None, 2000.0, 2200.0)] == ["suspect", "suspect", "normal"]
     assert [judge(480.0, rate, mhz).verdict for mhz in (2000.0, 1900.0)] == ["low", "normal"]
-    assert judge(540.0, expected.bandwidth(), 2200.0).verdict == "suspect"
-    assert judge(240.0, expected.bandwidth()).verdict == "low"
+    assert judge(540.0, expected.bandwidth("triad"), 2200.0).verdict == "suspect"
+    assert judge(240.0, expected.bandwidth("triad")).verdict == "low"
 
 
 def test_published_values_say_better_than_the_data_sheet_what_is_low() -> None:
@@ -75,6 +76,12 @@ def test_published_values_say_better_than_the_data_sheet_what_is_low() -> None:
         "normal",
     ]
     assert [judge(value, expected.value("/dma/h2d_pinned_gb_s")).verdict for value in (18.0, 30.0)] == ["low", "normal"]
+
+
+def test_published_values_are_found_by_the_name_of_the_descriptor() -> None:
+    assert set(published("gb10")) >= {"/compute_units/bf16/throughput_gflops", "/memory/read_gb_s"}
+    assert all(0 < least < most for least, most in published("gb10").values())
+    assert published("of nobody") == {}
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(49.0, "low"), (51.0, "normal"), (209.0, "normal"), (211.0, "suspect")])

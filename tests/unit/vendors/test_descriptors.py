@@ -13,6 +13,7 @@ from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.descriptors import (
     SearchResult,
+    datasheet_of,
     file_name,
     find_descriptors,
     load_capability,
@@ -184,6 +185,19 @@ def test_a_shipped_document_serves_its_own_card_alone(
     path = tmp_path / "wheel/acme_capabilities/bench/card.capability.json"
     write(path, device=identity, memory={"total_bytes": 16 << 30})
     assert search(manager, replace(CARD, **card))["card.capability.json"].reason == reason
+
+
+def test_a_data_sheet_is_a_shipped_document_that_nobody_measured(
+    manager: PortableDeviceManager, tmp_path: Path
+) -> None:
+    shipped = tmp_path / "wheel/acme_capabilities/bench"
+    write(tmp_path / "here/capability.json", device={"name": CARD.name})
+    write(shipped / "a.capability.json", **measured())
+    (shipped / "b.capability.json").write_text("{")
+    assert datasheet_of(CARD, manager, HERE) is None
+    path = write(shipped / "c.capability.json", device={"name": CARD.name})
+    assert datasheet_of(CARD, manager, HERE) == ("c", load_capability(path))
+    assert datasheet_of(replace(CARD, name="Other"), manager, HERE) is None
 
 
 def test_no_other_machines_figures_serve_a_device_in_host_memory(
