@@ -49,6 +49,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """Runs `vllm-probe` in a folder that holds the documents of these tests, with an empty home."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "HF_HOME", "HF_HUB_CACHE", "VLLM_PROBE_CAPABILITY_PATH"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "home").mkdir()
     copytree(DOCUMENTS, tmp_path / "here")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

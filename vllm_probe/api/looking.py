@@ -127,7 +127,7 @@ def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path |
     if record is None:
         return diagnose(host, discover(host), make_stamp(host), log, transcripts)
     from vllm_probe.host.record import RecordingHost, write_recording
-    from vllm_probe.models.resolve import cache_folder
+    from vllm_probe.models.cache import cache_folder
 
     if (record / "scene.json").exists():
         raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
     from vllm_probe.core.device import Device
     from vllm_probe.core.document import Stamp
+    from vllm_probe.core.model import ModelSpec
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.registry import PortableDeviceManager
 
@@ -38,6 +39,7 @@ def negotiate(
 
     Raises:
         UnknownModel, AmbiguousModel, InvalidModel: the model cannot be read.
+        HubUnreachable, HubRefused: nothing but the hub can know the model.
         NoDescriptor, MissingExtra: nothing describes the device and it cannot be measured.
         BadUsage: a pin that means nothing.
     """
@@ -96,9 +98,13 @@ def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
     """What to do with a config saved at `path`: the command that serves it, or why none here does and what would."""
     if config.engine == "vllm":
         return f"next, where vLLM is installed:\n{_vllm_step(config)}"
-    if reason := _not_servable(config, host):
+    from vllm_probe.models.resolve import resolve_model
+
+    spec = resolve_model(config.model, host)
+    if reason := _not_servable(config, spec, host):
         return f"this machine cannot serve it: {reason}"
-    return "next: vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
+    command = "vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
+    return f"next: {command}" + ("" if spec.weights_path else f"  (it first downloads {spec.repository} from the hub)")
 
 
 def _vllm_step(config: "RuntimeConfig") -> str:
@@ -110,12 +116,11 @@ def _vllm_step(config: "RuntimeConfig") -> str:
     return vllm_command(config)
 
 
-def _not_servable(config: "RuntimeConfig", host: "Host") -> str | None:
+def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> str | None:
     """Why the bundled runtime cannot serve `config` on this machine, with what to do; null when it can."""
-    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.models.resolve import downloadable
     from vllm_probe.negotiate.case import refusal_of
 
-    spec = resolve_model(config.model, host)
     if refused := refusal_of("bundled", spec):
         return refused
     if is_replay(host):
@@ -128,7 +133,7 @@ def _not_servable(config: "RuntimeConfig", host: "Host") -> str | None:
         return f"the bundled runtime has no adapter for {config.device}; take --engine vllm, or --device cpu"
     if spec.weights_path is None:
         try:
-            resolve_model(config.model, host, for_serving=True)
+            downloadable(spec, host)
         except WeightsUnavailable as error:
             return f"{error}; {error.hint}"
     return None

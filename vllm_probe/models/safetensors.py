@@ -18,7 +18,7 @@ from vllm_probe.models.files import mode_of
 
 MAX_HEADER_BYTES = 10_000_000
 _MAX_RANK = 32
-_LENGTH_BYTES = 8
+LENGTH_BYTES = 8
 _KEYS = ("dtype", "shape", "data_offsets")
 _BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 _BITS |= dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "F8_E8M0"), 8)
@@ -65,14 +65,24 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         raise UnreadableFile(f"cannot read {path}: not a file", hint="get the model's files again")
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size - _LENGTH_BYTES
-            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            if length > min(MAX_HEADER_BYTES, size):
-                raise _invalid(path, f"no header of {length} bytes fits, the limit is {MAX_HEADER_BYTES}")
+            size = os.fstat(file.fileno()).st_size - LENGTH_BYTES
+            length = header_length(file.read(LENGTH_BYTES), size, path)
             header = file.read(length)
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror}", hint="check its permissions") from error
     return parse_header(header, size - length, path)
+
+
+def header_length(prefix: bytes, rest_bytes: int, path: Path) -> int:
+    """Length of the header as the file's first eight bytes, `prefix`, say it; `rest_bytes` come after them.
+
+    Raises:
+        InvalidModel: longer than the file or than `MAX_HEADER_BYTES`.
+    """
+    length = int.from_bytes(prefix, "little")
+    if length > min(MAX_HEADER_BYTES, rest_bytes):
+        raise _invalid(path, f"no header of {length} bytes fits, the limit is {MAX_HEADER_BYTES}")
+    return length
 
 
 def parse_header(header: bytes, data_bytes: int, path: Path) -> dict[str, TensorInfo]:

@@ -1,13 +1,20 @@
 """Which tensors of a model folder are loaded, from safetensors headers alone."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from vllm_probe.core.errors import InvalidModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.models.files import mode_of, read_value
 from vllm_probe.models.safetensors import TensorInfo, read_header
 
+HeaderReader: TypeAlias = Callable[[Path], dict[str, TensorInfo]]
+"""A file's path to its tensors, by name."""
+
+INDEX = "model.safetensors.index.json"
+_HINT = "the download is incomplete or the index is not this model's"
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
 _UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq)$|^mtp\.")
 _ENCODER_HEAD = re.compile(r"^(?:(?:bert|roberta)\.)?pooler\.|^(?:cls|lm_head|classifier)\.")
@@ -15,7 +22,7 @@ _LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.")
 _EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|word_embeddings)\.weight$")
 
 
-def read_tensors(folder: Path) -> dict[str, TensorInfo]:
+def read_tensors(folder: Path, header_of: HeaderReader = read_header) -> dict[str, TensorInfo]:
     """Every tensor of `model.safetensors`, or of the shards that `model.safetensors.index.json` names; {} without.
 
     Raises:
@@ -24,10 +31,10 @@ def read_tensors(folder: Path) -> dict[str, TensorInfo]:
         WeightsUnavailable: the folder has pickled weights only.
     """
     if mode_of(folder / "model.safetensors"):
-        return read_header(folder / "model.safetensors")
-    index = read_value(folder / "model.safetensors.index.json", dict)
-    if index is not None:
-        return _read_shards(folder, index.get("weight_map"))
+        return header_of(folder / "model.safetensors")
+    weight_map = _weight_map(folder)
+    if weight_map is not None:
+        return _read_shards(folder, weight_map, header_of)
     pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
     if pickled:
         raise WeightsUnavailable(
@@ -37,21 +44,40 @@ def read_tensors(folder: Path) -> dict[str, TensorInfo]:
     return {}
 
 
-def _read_shards(folder: Path, weight_map: object) -> dict[str, TensorInfo]:
-    hint = "the download is incomplete or the index is not this model's"
+def is_partial(folder: Path) -> bool:
+    """Whether the index of `folder` names shards that are not there, as after an interrupted download.
+
+    Raises:
+        InvalidModel: as `read_tensors`, for the index.
+    """
+    if mode_of(folder / "model.safetensors"):
+        return False
+    return not all(mode_of(folder / shard) for shard in set((_weight_map(folder) or {}).values()))
+
+
+def _weight_map(folder: Path) -> dict[str, str] | None:
+    """Tensor to the shard that holds it, as the index says; null without an index."""
+    index = read_value(folder / INDEX, dict)
+    if index is None:
+        return None
+    weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not all(
         isinstance(shard, str) and _SHARD.fullmatch(shard) for shard in weight_map.values()
     ):
-        raise InvalidModel(f"{folder}: the index does not map tensors to .safetensors files beside it", hint=hint)
+        raise InvalidModel(f"{folder}: the index does not map tensors to .safetensors files beside it", hint=_HINT)
+    return weight_map
+
+
+def _read_shards(folder: Path, weight_map: dict[str, str], header_of: HeaderReader) -> dict[str, TensorInfo]:
     tensors: dict[str, TensorInfo] = {}
     for shard in sorted(set(weight_map.values())):
-        found = read_header(folder / shard)
+        found = header_of(folder / shard)
         if not found.keys().isdisjoint(tensors):
-            raise InvalidModel(f"{folder / shard} repeats a tensor of another shard", hint=hint)
+            raise InvalidModel(f"{folder / shard} repeats a tensor of another shard", hint=_HINT)
         tensors |= found
     missing = next((name for name in weight_map if name not in tensors), None)
     if missing is not None:
-        raise InvalidModel(f"{folder}: no shard holds the tensor {missing[:80]!r} of the index", hint=hint)
+        raise InvalidModel(f"{folder}: no shard holds the tensor {missing[:80]!r} of the index", hint=_HINT)
     return tensors
 
 

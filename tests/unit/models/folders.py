@@ -279,11 +279,12 @@ def minilm(**changes: object) -> dict[str, object]:
 
 
 def host(env: Mapping[str, str] | None = None, site_packages: tuple[str, ...] = ()) -> Host:
-    """A host that knows its environment and its site-packages and nothing else."""
+    """A host that knows its environment and its site-packages and nothing else; without HF_ENDPOINT it is offline."""
+    known = {"HF_HUB_OFFLINE": "" if env and "HF_ENDPOINT" in env else "1", **(env or {})}
 
     class Fake:
         def env(self, name: str) -> str | None:
-            return (env or {}).get(name)
+            return known.get(name)
 
         def platform(self) -> Platform:
             return Platform(system="linux", machine="x86_64", release=None, python=None, site_packages=site_packages)

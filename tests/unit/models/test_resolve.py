@@ -171,7 +171,7 @@ def test_a_bare_family_is_ambiguous() -> None:
         ("Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
         ("foo", "Known families are bge, codellama"),
         ("", "Known families"),
-        ("acme/tiny-1b", "`hf download acme/tiny-1b --local-dir DIR`, and give DIR"),
+        ("acme/tiny-1b", "known families are bge, codellama"),
         ("acme/Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
     ],
 )
