@@ -145,6 +145,9 @@ class Host(Protocol):
     def env(self, name: str) -> str | None:
         """An environment variable."""
 
+    def set_env(self, name: str, value: str) -> None:
+        """Sets a variable of this process, for libraries that look at it when they are first used."""
+
     def which(self, program: str) -> str | None:
         """Path of a program on PATH."""
 
@@ -166,6 +169,9 @@ class Host(Protocol):
 
     def stats(self) -> HostStats:
         """Processors, memory and load."""
+
+    def clock_mhz(self) -> float | None:
+        """Clock of the processor core that asks, measured in under 1 ms; null where that cannot be done."""
 
     def platform(self) -> Platform:
         """Operating system and interpreter."""

@@ -97,6 +97,9 @@ class LocalHost:
     def env(self, name: str) -> str | None:
         return os.environ.get(name)
 
+    def set_env(self, name: str, value: str) -> None:
+        os.environ[name] = value
+
     def which(self, program: str) -> str | None:
         return shutil.which(program, path=_search_path())
 
@@ -171,6 +174,11 @@ class LocalHost:
             load_1m=psutil.getloadavg()[0],
             process_rss_bytes=psutil.Process().memory_info().rss,
         )
+
+    def clock_mhz(self) -> float | None:
+        from vllm_probe.host.clock import measure_clock_mhz
+
+        return measure_clock_mhz()
 
     def platform(self) -> Platform:
         import platform

@@ -119,6 +119,9 @@ class RecordingHost:
             self._env[name] = value
         return value
 
+    def set_env(self, name: str, value: str) -> None:
+        self._inner.set_env(name, value)
+
     def which(self, program: str) -> str | None:
         path = self._inner.which(program)
         if path is None:
@@ -155,6 +158,9 @@ class RecordingHost:
     def stats(self) -> HostStats:
         stats = read_stats(self.read_text)
         return self._inner.stats() if stats.memory_total_bytes is None else stats
+
+    def clock_mhz(self) -> float | None:
+        return self._inner.clock_mhz()
 
     def platform(self) -> Platform:
         return self._inner.platform()

@@ -150,6 +150,9 @@ class ReplayHost:
             self._unlisted(f"env {name}")
         return self._facts.env.get(name)
 
+    def set_env(self, name: str, value: str) -> None:  # noqa: ARG002 - refused
+        raise ReplayRefused(f"a recording cannot set {name}", hint="leave out --replay")
+
     def which(self, program: str) -> str | None:
         commands = self._facts.commands
         if f"which {program}" in commands:
@@ -209,6 +212,9 @@ class ReplayHost:
 
     def stats(self) -> HostStats:
         return read_stats(self.read_text)
+
+    def clock_mhz(self) -> float | None:
+        return None
 
     def platform(self) -> Platform:
         facts = self._facts.platform

@@ -147,3 +147,9 @@ def test_time_passes(host: Host) -> None:
     begin = host.now()
     host.sleep(0.01)
     assert host.now() > begin
+
+
+def test_a_variable_is_set_for_this_process_and_its_children(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_PROBE_TEST_WIDTH", "16")
+    host.set_env("VLLM_PROBE_TEST_WIDTH", "8")
+    assert host.env("VLLM_PROBE_TEST_WIDTH") == "8"

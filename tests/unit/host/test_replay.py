@@ -353,3 +353,9 @@ def test_commands_that_nobody_runs_are_transcripts() -> None:
         "$ ldconfig\na warning\n",
         "$ lspcix\ny\n",
     )
+
+
+def test_a_recording_has_no_clock_and_takes_no_variables() -> None:
+    assert replay().clock_mhz() is None
+    with pytest.raises(ReplayRefused):
+        replay().set_env("ONEDNN_MAX_CPU_ISA", "AVX2")
