@@ -8,7 +8,7 @@ tools/capabilities.toml is the source. Its keys:
     units, clock_ghz, ops: number and name of the units that multiply, their clock, and what one of them does in a cycle
         by format, a multiply-add counted as two. The rates follow, to 0.1 TFLOP/s.
     rate: by format what stands before and after the formula (`note`, `then`), a published rate in its place (`is`,
-        `why`), or why there is none (`gap`).
+        `why`) and its clock where that is another, or why there is none (`gap`).
     a JSON pointer: a value (`is`), where it is from (datasheet unless `from` says otherwise) and its reason (`why`), or
         why there is none (`gap`). A bare value tells which device it is.
     confidence, status, method: as in the document.
@@ -143,9 +143,11 @@ def _rates(device: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _rate(word: str, rate: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
     why = rate.get("why", "{sheet}")
+    clock = rate.get("clock_ghz", device.get("clock_ghz"))
     fact = {"from": "datasheet", "method": "2 operations a multiply-add, theoretical peak", **rate}
+    fact["clock_mhz"] = clock and 1000 * clock
     if "why" not in rate and word in device["ops"]:
-        (count, name), clock, ops = device["units"], device["clock_ghz"], device["ops"][word]
+        (count, name), ops = device["units"], device["ops"][word]
         why = f"{count} {name} x {clock} GHz x {ops} operations"
         fact |= {"from": "derived", "is": rate.get("is") or round(count * clock * ops / 100) * 100}
     note = rate.get("note", _INT4 if word == "int4" else "")
@@ -181,6 +183,7 @@ def _note(pointer: str, fact: Any, places: dict[str, str]) -> Measurement:
         reason=stated.get("why" if has_value else "gap", gap).format_map(places),
         confidence=stated.get("confidence"),
         method=stated.get("method"),
+        clock_mhz=stated.get("clock_mhz"),
         unit=_unit(pointer),
     )
 
