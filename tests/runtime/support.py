@@ -3,6 +3,7 @@
 import json
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ class FaultyAdapter(CpuAdapter):
     Attributes:
         gate: attention waits for it; set at first.
         faults: length of a prompt to what happens: an exception is raised, a number fills its states.
-        steps: lengths of each forward pass.
+        steps: lengths of each forward pass; of a chunk the tokens up to its end.
         implementations_used: implementation of each prepared linear.
     """
 
@@ -58,7 +59,8 @@ class FaultyAdapter(CpuAdapter):
         assert self.gate.wait(30)
         self._calls.append(tuple(lengths))
         states = super().attention(query, key, value, lengths, **options)
-        for part, length in zip(states.split(list(lengths)), lengths, strict=True):
+        sizes = list(lengths) if sum(lengths) == len(states) else [len(states)]
+        for part, length in zip(states.split(sizes), lengths, strict=True):
             fault = self.faults.get(length)
             if isinstance(fault, BaseException):
                 raise fault
@@ -71,6 +73,14 @@ class FaultyAdapter(CpuAdapter):
     ) -> Callable[[torch.Tensor], torch.Tensor]:
         self.implementations_used.append(implementation)
         return super()._prepare_linear(weight, bias, dtype, implementation)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Returns once `condition` holds; fails after 20 seconds."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def make_config(spec: ModelSpec, **changes: Any) -> RuntimeConfig:

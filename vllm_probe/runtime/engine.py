@@ -16,7 +16,7 @@ from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.progress import Progress, silent
 from vllm_probe.runtime.executor.admission import check_runnable
-from vllm_probe.runtime.executor.embedder import Embedder, LoadFormat, load_embedder, pooling_of
+from vllm_probe.runtime.executor.embedder import Embedder, LoadFormat, chunks_prompts, load_embedder, pooling_of
 from vllm_probe.runtime.executor.result import Embeddings, collect, to_bytes
 from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts, Reading
 from vllm_probe.runtime.sched.backlog import Limits
@@ -61,11 +61,13 @@ class Engine:
         pooling, self._normalizes = pooling_of(config, spec)
         self.reader = PromptReader(spec, config.max_model_len, pooling)
         self.reads_text = self.reader.reads_text
+        self._part_tokens = min(config.prefill_chunk_size, config.max_num_batched_tokens)
         self._queue = RequestQueue(
             Limits(
                 max_num_seqs=config.max_num_seqs,
                 max_num_batched_tokens=config.max_num_batched_tokens,
                 max_waiting_tokens=max_waiting_tokens,
+                chunk_tokens=self._part_tokens if chunks_prompts(spec, pooling) else None,
             )
         )
         self._ticked_s = time.monotonic()
@@ -125,8 +127,7 @@ class Engine:
 
     def warm_up(self) -> None:
         """Runs the shortest prompt, a long one and a full step, so that no user pays for first calls."""
-        full = min(self.config.max_num_batched_tokens, self.config.prefill_chunk_size)
-        longest = min(self.config.max_model_len, self.config.prefill_chunk_size)
+        full, longest = self._part_tokens, min(self.config.max_model_len, self._part_tokens)
         length = min(128, self.config.max_model_len)
         count = max(1, min(self.config.max_num_seqs, full // length))
         for prompts in ([[0]], [[0] * longest], [[0] * length] * count):
@@ -231,8 +232,9 @@ class Engine:
         self._loaded.set_result(None)
         try:
             while (plan := self._queue.next_step(_TICK_S)) is not None:
-                for part in plan.split(self.config.prefill_chunk_size):
+                for part in plan.split(self._part_tokens):
                     self._step(embedder, part)
+                embedder.forget_done()
                 self._ticked_s = time.monotonic()
         finally:
             adapter.close()
@@ -255,7 +257,8 @@ class Engine:
             return
         seconds = time.monotonic() - started_s
         self._slowest_s = max(self._slowest_s, seconds)
-        self._deliver(plan, vectors)
+        if len(vectors):
+            self._deliver(plan, vectors)
         complete = self._queue.finish(plan, seconds)
         for observe in self.observers:
             observe(plan, seconds)
@@ -263,7 +266,7 @@ class Engine:
             self._complete(request)
 
     def _deliver(self, plan: StepPlan, vectors: torch.Tensor) -> None:
-        """Gives each prompt its row; a request with a row that is not finite fails."""
+        """Gives each prompt that `plan` completes its row; a request with a row that is not finite fails."""
         size, data = 4 * vectors.shape[1], to_bytes(vectors)
         finite: list[bool] = vectors.isfinite().all(1).tolist()
         for row, prompt in enumerate(chunk.prompt for chunk in plan.chunks if chunk.is_last):

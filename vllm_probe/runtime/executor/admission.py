@@ -4,7 +4,7 @@ from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import BadUsage, UnsupportedModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
-from vllm_probe.runtime.executor.embedder import ARCHITECTURES, LoadFormat
+from vllm_probe.runtime.executor.embedder import ARCHITECTURES, LoadFormat, chunks_prompts, pooling_of
 
 _DTYPES = ("float32", "bfloat16")  # what vectors are checked in; float16 overflows, and CPUs are slow in it
 
@@ -40,10 +40,11 @@ def check_runnable(config: RuntimeConfig, spec: ModelSpec, device: Device, load_
     if config.max_model_len > longest:
         message = f"max_model_len {config.max_model_len} is more than the {longest} positions of {spec.name}"
         raise BadUsage(message, hint=f"use at most {longest}")
-    if config.max_num_batched_tokens < config.max_model_len:
+    needs_one_step = not chunks_prompts(spec, pooling_of(config, spec)[0])
+    if needs_one_step and config.max_num_batched_tokens < config.max_model_len:
         raise BadUsage(
             f"max_num_batched_tokens {config.max_num_batched_tokens} is less than max_model_len {config.max_model_len}",
-            hint="a prompt is embedded in one step: raise the first or lower the second",
+            hint="a prompt of this model is embedded in one step: raise the first or lower the second",
         )
 
 

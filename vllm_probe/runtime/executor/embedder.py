@@ -1,6 +1,6 @@
 """Step plan in, one vector per prompt out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
@@ -14,10 +14,11 @@ from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.runtime.modeling import bert, qwen3
-from vllm_probe.runtime.modeling.loading import Loader, Model, Numerics
+from vllm_probe.runtime.modeling.context import Context
+from vllm_probe.runtime.modeling.loading import CausalModel, Loader, Model, Numerics
 from vllm_probe.runtime.modeling.pooling import normalize, pooled_states
 from vllm_probe.runtime.modeling.weights import Checkpoint, DummyWeights
-from vllm_probe.runtime.sched.request import StepPlan
+from vllm_probe.runtime.sched.request import Chunk, Prompt, StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
 
 LoadFormat: TypeAlias = Literal["auto", "safetensors", "dummy"]
@@ -36,19 +37,44 @@ class Embedder:
         model: the transformer.
         pooling: how token states become one vector.
         normalizes: whether vectors are scaled to unit length.
+        contexts: of the prompts that are computed in part.
     """
 
     adapter: TorchAdapter
     model: Model
     pooling: Pooling
     normalizes: bool
+    contexts: dict[Prompt, Context] = field(default_factory=dict)
 
     def run(self, plan: StepPlan) -> torch.Tensor:
-        """Vectors of the plan's prompts in its order, [prompts, hidden], float32 on the host."""
+        """Vectors of the prompts that `plan` completes, in its order, [prompts, hidden], float32 on the host."""
         with torch.inference_mode():
             token_ids = self.adapter.tensor([*chain.from_iterable(chunk.token_ids for chunk in plan.chunks)])
-            vectors = pooled_states(self.model, token_ids, plan.lengths, self.pooling)
+            if plan.chunks[0].is_whole:
+                vectors = pooled_states(self.model, token_ids, plan.lengths, self.pooling)
+            else:
+                vectors = self._extend(plan.chunks[0], token_ids)
             return (normalize(vectors) if self.normalizes else vectors).cpu()
+
+    def forget_done(self) -> None:
+        """Drops what is held of prompts that nobody waits for any more."""
+        for prompt in [prompt for prompt in self.contexts if prompt.request.future.done()]:
+            del self.contexts[prompt]
+
+    def _extend(self, chunk: Chunk, token_ids: torch.Tensor) -> torch.Tensor:
+        model = cast("CausalModel", self.model)
+        if chunk.begin == 0:
+            self.contexts[chunk.prompt] = model.context(chunk.prompt.num_tokens)
+        state = model.extend(token_ids, self.contexts[chunk.prompt]).float()
+        if not chunk.is_last:
+            return state[:0]
+        del self.contexts[chunk.prompt]
+        return state
+
+
+def chunks_prompts(spec: ModelSpec, pooling: Pooling) -> bool:
+    """Whether prompts can be computed in chunks: no token sees a later one, and the last is pooled."""
+    return spec.architecture in qwen3.ARCHITECTURES and pooling == "last"
 
 
 def load_embedder(

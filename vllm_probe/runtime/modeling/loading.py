@@ -8,10 +8,13 @@ import torch
 
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.primitive import Linear
+from vllm_probe.runtime.modeling.context import Context
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
 
 Attention = Callable[..., torch.Tensor]
-"""Query, key and value, each packed [tokens, heads, head_dim], and the lengths to [tokens, heads, head_dim]."""
+"""Query, key and value, each packed [tokens, heads, head_dim], and the lengths to [tokens, heads, head_dim].
+
+The queries of a single causal prompt may be those of its last tokens only."""
 
 
 class Weights(Protocol):
@@ -37,6 +40,26 @@ class Model(Protocol):
 
         Returns:
             [len(rows) or sum(lengths), hidden] in the model's number format.
+        """
+        ...
+
+
+class CausalModel(Model, Protocol):
+    """A loaded transformer in which no token sees a later one, so that a prompt can be computed in chunks."""
+
+    def context(self, num_tokens: int) -> Context:
+        """An empty context for a prompt of `num_tokens`."""
+        ...
+
+    def extend(self, token_ids: torch.Tensor, context: Context) -> torch.Tensor:
+        """Last hidden state of the last of `token_ids`, which follow those of `context` and are added to it.
+
+        Args:
+            token_ids: [tokens], int64, on the device.
+            context: the tokens of the same prompt before them.
+
+        Returns:
+            [1, hidden] in the model's number format.
         """
         ...
 

@@ -15,6 +15,7 @@ from vllm_probe.core.errors import UnsupportedModel
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.primitive import Linear
 from vllm_probe.core.progress import Progress
+from vllm_probe.runtime.modeling.context import Context
 from vllm_probe.runtime.modeling.loading import Attention, Loader
 
 ARCHITECTURES = ("Qwen3ForCausalLM", "Qwen3Model")
@@ -77,26 +78,49 @@ class Decoder:
         self, token_ids: torch.Tensor, lengths: tuple[int, ...], rows: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Normed states behind the last layer, as `loading.Model`."""
+        return self._run(token_ids, lengths, rows, None)
+
+    def context(self, num_tokens: int) -> Context:
+        """As `loading.CausalModel`."""
+        shape = (len(self.layers), 2, self.num_kv_heads, num_tokens, 2 * self.cosines.shape[1])
+        return Context(self.words.new_empty(shape))
+
+    def extend(self, token_ids: torch.Tensor, context: Context) -> torch.Tensor:
+        """Normed state of the last token, as `loading.CausalModel`."""
+        last = token_ids.new_tensor([len(token_ids) - 1])
+        state = self._run(token_ids, (len(token_ids),), last, context)
+        context.advance(len(token_ids))
+        return state
+
+    def _run(
+        self, token_ids: torch.Tensor, lengths: tuple[int, ...], rows: torch.Tensor | None, context: Context | None
+    ) -> torch.Tensor:
+        begin = context.num_tokens if context else 0
+        seen = (begin + len(token_ids),) if context else lengths
+        cosines, sines = (
+            torch.cat([table[begin : begin + length] for length in lengths]) for table in (self.cosines, self.sines)
+        )
         states = functional.embedding(token_ids, self.words)
-        cosines, sines = (torch.cat([table[:length] for length in lengths]) for table in (self.cosines, self.sines))
-        for layer in self.layers:
-            context = self._attend(layer, states, cosines, sines, lengths)
+        for index, layer in enumerate(self.layers):
+            query, key, value = self._heads(layer, states, cosines, sines)
+            if context:
+                key, value = context.extend(index, key, value)
+            attended = self.attention(query, key, value, seen).flatten(1)
             if rows is not None and layer is self.layers[-1]:
-                context, states = context[rows], states[rows]
-            states = layer.output(context).add_(states)
+                attended, states = attended[rows], states[rows]
+            states = layer.output(attended).add_(states)
             gate, up = layer.gate_up(layer.output_norm(states)).chunk(2, dim=-1)
             states = layer.down(functional.silu(gate).mul_(up)).add_(states)
         return self.norm(states)
 
-    def _attend(
-        self, layer: Layer, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, lengths: tuple[int, ...]
-    ) -> torch.Tensor:
-        """Heads behind attention, [tokens, num_heads * head_dim]."""
+    def _heads(
+        self, layer: Layer, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Query, key and value heads, [tokens, heads, head_dim] each."""
         num_rotated = self.num_heads + self.num_kv_heads
         heads = layer.qkv(layer.input_norm(states)).view(len(states), num_rotated + self.num_kv_heads, -1)
         rotated = self.rope(layer.head_norm(heads[:, :num_rotated]), cosines, sines)
-        query, key = rotated[:, : self.num_heads], rotated[:, self.num_heads :]
-        return self.attention(query, key, heads[:, num_rotated:], lengths).flatten(1)
+        return rotated[:, : self.num_heads], rotated[:, self.num_heads :], heads[:, num_rotated:]
 
 
 def load_decoder(loader: Loader, progress: Progress) -> Decoder:

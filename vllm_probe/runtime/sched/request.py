@@ -116,6 +116,11 @@ class Chunk:
         return self.end - self.begin
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the prompt."""
+        return self.num_tokens == self.prompt.num_tokens
+
+    @property
     def is_last(self) -> bool:
         """Whether the prompt is computed with it."""
         return self.end == self.prompt.num_tokens
