@@ -4,7 +4,8 @@ Method: a test gets at least three rounds that alternate with those of other tes
 queued and synchronised once, over operands that take turns so that they are cold. The value is the median of the
 round medians. More rounds follow until the standard error of the median is under 0.5 % or 2 s are spent; it is
 noisy when that error stays over 1 % or the rounds differ by more than 5 %.
-A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes.
+A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes. So is
+one during which heat or a processor quota held the device down.
 """
 
 import math
@@ -17,8 +18,10 @@ from typing import Any, NamedTuple
 
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.watch import Watch, sum_up
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Confidence, Measurement, Status
+from vllm_probe.core.primitive import Telemetry
 
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 
@@ -87,6 +90,7 @@ class _Entry:
     rounds: list[list[float]] = field(default_factory=list)
     timed_s: float = 0.0
     processor_s: float = 0.0
+    telemetry: list[list[Telemetry]] = field(default_factory=list)
 
 
 class Stopwatch:
@@ -103,6 +107,7 @@ class Stopwatch:
     ) -> None:
         self._processor_s = processor_s
         self._adapter = adapter
+        self._watch = Watch(adapter)
         self._plan = plan
         self._start = time.monotonic()
         self._waiting = 0
@@ -156,12 +161,14 @@ class Stopwatch:
         if entry.call_s < self._plan.round_s:
             self._batch(entry, work, size)  # what ran before left its own data in the caches
         samples: list[float] = []
-        processor_s = self._processor_s()
-        while math.fsum(samples) * size < self._plan.round_s:
-            samples.append(self._batch(entry, work, size))
-        entry.processor_s += self._processor_s() - processor_s
+        with self._watch() as readings:
+            processor_s = self._processor_s()
+            while math.fsum(samples) * size < self._plan.round_s:
+                samples.append(self._batch(entry, work, size))
+            entry.processor_s += self._processor_s() - processor_s
         entry.timed_s += math.fsum(samples) * size
         entry.rounds.append(samples)
+        entry.telemetry.append(readings)
 
     def _batch_size(self, entry: _Entry) -> int:
         return max(1, math.ceil(self._plan.batch_s / entry.call_s))
@@ -195,17 +202,18 @@ class Stopwatch:
         value = call_s * 1e6 if work.amount is None else work.amount / call_s / 1e9
         spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
         error = _median_error(entry.rounds)
-        share = self._share(entry)
-        judged = judge(value, entry.case.expected)
+        share, seen = self._share(entry), sum_up(entry.telemetry)
+        judged = judge(value, entry.case.expected, seen.highest_mhz)
         found = (
             (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
             (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
             (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
+            (seen.held_down is not None, seen.held_down or ""),
             (judged.doubt is not None, judged.doubt or ""),
         )
         doubts = [*work.doubts, *(text for applies, text in found if applies)]
         status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
-        if judged.verdict == "suspect" or share < _BUSY:
+        if judged.verdict == "suspect" or share < _BUSY or seen.held_down:
             status = "suspect" if judged.verdict == "suspect" else "throttled"
         measurement = Measurement(
             source="measured",
@@ -219,6 +227,8 @@ class Stopwatch:
             spread_pct=spread_pct,
             method=f"{work.method}; {self._software}",
             implementation=work.implementation,
+            clock_mhz=seen.clock_mhz,
+            lowest_clock_mhz=seen.lowest_mhz,
         )
         return Reading(value, measurement)
 

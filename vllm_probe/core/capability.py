@@ -28,6 +28,7 @@ class Measurement:
         method: what ran, with the byte or FLOP convention.
         implementation: name of the adapter's implementation that was measured.
         clock_mhz: mean clock while measuring; in a data sheet the clock at which the value holds.
+        lowest_clock_mhz: lowest clock while measuring.
         pct_of_peak: value over the theoretical peak at the observed clock, in percent; null when either is unknown.
     """
 
@@ -42,6 +43,7 @@ class Measurement:
     method: str | None = None
     implementation: str | None = None
     clock_mhz: Rate | None = None
+    lowest_clock_mhz: Rate | None = None
     pct_of_peak: Rate | None = None
 
 
