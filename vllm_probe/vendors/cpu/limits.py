@@ -42,9 +42,7 @@ class Limits:
 
 def read_limits(host: Host) -> Limits:
     """The tightest quota and memory limit above this process, in cgroup version 2, version 1 or both."""
-    membership = parse_membership(host.read_text("/proc/self/cgroup") or "")
-    mounts = _DEFAULT_MOUNTS | parse_mounts(host.read_text("/proc/self/mountinfo") or "")
-    folders = {name: _folders(membership.get(name, "/"), *mounts[name]) for name in _DEFAULT_MOUNTS}
+    folders = _group_folders(host)
     quota, quota_source = min(_quotas(host, folders), default=(None, None))
     memory = tuple(_memory(host, folders))
     limit, _, source = min(memory, default=(None, None, None))
@@ -57,6 +55,12 @@ def read_limits(host: Host) -> Limits:
         memory_source=source,
         memory_free_source=free_source,
     )
+
+
+def quota_statistics(host: Host) -> tuple[str, ...]:
+    """Files that count the periods in which a quota above this process ran out, those of its group first."""
+    folders = _group_folders(host)
+    return tuple(f"{folder}/cpu.stat" for name in (_UNIFIED, "cpu") for folder in folders[name])
 
 
 def free_memory(stats: HostStats, limits: Limits) -> tuple[int | None, str]:
@@ -92,6 +96,13 @@ def parse_quota(quota: str | None, period: str | None) -> float | None:
     if not all(re.fullmatch(r"[0-9]{1,15}", text or "") for text in (quota, period)) or not int(period or 0):
         return None
     return int(quota or 0) / int(period or 0) or None
+
+
+def _group_folders(host: Host) -> dict[str, tuple[str, ...]]:
+    """Controller to the folders of this process's group and its parents."""
+    membership = parse_membership(host.read_text("/proc/self/cgroup") or "")
+    mounts = _DEFAULT_MOUNTS | parse_mounts(host.read_text("/proc/self/mountinfo") or "")
+    return {name: _folders(membership.get(name, "/"), *mounts[name]) for name in _DEFAULT_MOUNTS}
 
 
 def _folders(path: str, root: str, point: str) -> tuple[str, ...]:
