@@ -7,9 +7,11 @@ from functools import cache
 import torch
 
 from vllm_probe.core.errors import LibraryUnavailable
-from vllm_probe.core.primitive import Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.primitive import Linear, MemoryReading, Primitive, Support, Telemetry
 from vllm_probe.core.system import Host
+from vllm_probe.host.stats import parse_cpu_list
 from vllm_probe.vendors.cpu.limits import free_memory, read_limits
+from vllm_probe.vendors.cpu.sensors import Sensors
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
 
 _PREPACKED = "onednn_prepacked"
@@ -66,6 +68,7 @@ class CpuAdapter(TorchAdapter):
         self._threads_before = torch.get_num_threads()
         _keep_freed_memory(self._host)
         torch.set_num_threads(self.device.details.get("threads") or self._threads_before)
+        self._sensors = Sensors(self._host, parse_cpu_list(self.device.details.get("affinity") or ""))
 
     def _close(self) -> None:
         torch.set_num_threads(self._threads_before)
@@ -73,6 +76,9 @@ class CpuAdapter(TorchAdapter):
     def _memory(self) -> MemoryReading:
         stats, limits = self._host.stats(), read_limits(self._host)
         return MemoryReading(total_bytes=stats.memory_total_bytes, free_bytes=free_memory(stats, limits)[0])
+
+    def _telemetry(self) -> Telemetry:
+        return self._sensors.read()
 
     def _prepare_linear(
         self, weight: torch.Tensor, bias: torch.Tensor | None, dtype: str, implementation: str
