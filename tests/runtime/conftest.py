@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.support import MINILM, load_engine, write_checkpoint
+from tests.runtime.support import MINILM, FaultyAdapter, Load, load_engine, write_checkpoint
 from vllm_probe.runtime.engine import Engine
 
 
@@ -38,3 +38,19 @@ def minilm(request: pytest.FixtureRequest, reference: Any) -> Iterator[Engine]:
     engine = load_engine(MINILM, dtype=request.param)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def load(tiny: Path) -> Iterator[Load]:
+    """Loads the tiny model on a `FaultyAdapter` with config changes; closed at the end."""
+    engines: list[Engine] = []
+
+    def loader(folder: Path = tiny, **changes: Any) -> tuple[Engine, FaultyAdapter]:
+        adapter = FaultyAdapter()
+        engines.append(load_engine(folder, adapter, **changes))
+        adapter.implementations_used.reverse()
+        return engines[-1], adapter
+
+    yield loader
+    for engine in engines:
+        engine.close()

@@ -75,6 +75,14 @@ class FaultyAdapter(CpuAdapter):
         return super()._prepare_linear(weight, bias, dtype, implementation)
 
 
+Load = Callable[..., tuple[Engine, FaultyAdapter]]
+
+
+def ids(*lengths: int) -> list[list[int]]:
+    """Token ids of the words, one list for each of `lengths`."""
+    return [[4 + position % 12 for position in range(length)] for length in lengths]
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     """Returns once `condition` holds; fails after 20 seconds."""
     deadline = time.monotonic() + 20

@@ -19,7 +19,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.runtime.test_engine import wait_until
+from tests.runtime.support import wait_until
 from vllm_probe.core.errors import BadUsage, PortInUse
 from vllm_probe.runtime.engine import Engine
 from vllm_probe.runtime.server.app import ServerOptions, serve

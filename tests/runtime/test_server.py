@@ -14,8 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.runtime.asgi import Response, call, request
-from tests.runtime.support import FaultyAdapter, load_engine
-from tests.runtime.test_engine import ids, wait_until
+from tests.runtime.support import FaultyAdapter, ids, load_engine, wait_until
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.version import __version__
 from vllm_probe.runtime.engine import Engine
