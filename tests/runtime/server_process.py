@@ -1,7 +1,14 @@
-"""Serves a checkpoint in a process of its own: python -m tests.runtime.server_process FOLDER [SECONDS_PER_STEP]."""
+"""A checkpoint served in a process of its own: python -m tests.runtime.server_process FOLDER [OPTIONS]."""
 
+import argparse
+import json
+import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +16,8 @@ import torch
 
 from tests.runtime.support import FaultyAdapter, load_engine
 from vllm_probe.runtime.server.app import ServerOptions, serve
+
+ROOT = Path(__file__).parents[2]
 
 
 class SlowAdapter(FaultyAdapter):
@@ -21,11 +30,66 @@ class SlowAdapter(FaultyAdapter):
         return super().attention(*tensors, **options)
 
 
+@contextmanager
+def server(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its base URL."""
+    argv = [sys.executable, "-m", "tests.runtime.server_process", str(folder), *options]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            assert url.startswith("http://127.0.0.1:")
+            yield process, url
+        finally:
+            process.kill()
+
+
+def status_of(url: str) -> int:
+    """Status of a GET."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def embed(url: str, given: Any) -> tuple[int, Any]:
+    """Status and answer of an embeddings request."""
+    body = json.dumps({"input": given}).encode()
+    question = urllib.request.Request(f"{url}/v1/embeddings", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(question, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def metric(url: str, name: str) -> float:
+    """Sum of a metric over its labels."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as response:
+        lines = response.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
+
+
+def open_requests(url: str) -> int:
+    """Requests that wait or run."""
+    with urllib.request.urlopen(f"{url}/load", timeout=20) as response:
+        return int(json.load(response)["server_load"])
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds per layer")
+    parser.add_argument("--queue", type=int, help="tokens that may wait")
+    parser.add_argument("--api-key")
+    given = parser.parse_args()
     adapter = SlowAdapter()
-    engine = load_engine(Path(sys.argv[1]), adapter, max_num_batched_tokens=256)
-    adapter.delay_s = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
-    options = ServerOptions(port=0, served_model_names=("tiny", "alias"))
+    engine = load_engine(given.folder, adapter, queue=given.queue, max_num_batched_tokens=256)
+    adapter.delay_s = given.delay
+    options = ServerOptions(port=0, api_key=given.api_key, served_model_names=("tiny", "alias"))
     code = serve(engine, options, on_ready=lambda url, _: print(url, flush=True))  # noqa: T201
     engine.close()
     return code

@@ -1,132 +1,43 @@
-"""A real server in a process of its own: the official client, signals, ports."""
+"""A real server in a process of its own: signals, clients that go away, ports."""
 
-import asyncio
-import base64
+import http.client
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
+from tests.runtime.server_process import embed, metric, open_requests, server, status_of
 from tests.runtime.support import wait_until
 from vllm_probe.core.errors import BadUsage, PortInUse
 from vllm_probe.runtime.engine import Engine
 from vllm_probe.runtime.server.app import ServerOptions, serve
 from vllm_probe.runtime.server.lifecycle import bind
 
-ROOT = Path(__file__).parents[2]
-TEXTS = ["the river is cold", "rain falls on stone", "a"]
 
-
-@contextmanager
-def server(folder: Path, seconds_per_step: float = 0.0) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    argv = [sys.executable, "-m", "tests.runtime.server_process", str(folder), str(seconds_per_step)]
-    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+def ask_until_refused(url: str, seen: list[Any]) -> None:
+    """Asks over one connection as long as that stays open, then over the next, and notes what comes."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
+    body = json.dumps({"input": [[4] * 20] * 2})
+    while True:
         try:
-            assert process.stdout is not None
-            url = process.stdout.readline().strip()
-            assert url.startswith("http://127.0.0.1:")
-            yield process, url
-        finally:
-            process.kill()
-
-
-@pytest.fixture(scope="module")
-def url(tiny: Path) -> Iterator[str]:
-    with server(tiny) as (_, address):
-        yield address
-
-
-def status_of(url: str) -> int:
-    try:
-        with urllib.request.urlopen(url, timeout=20) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
-
-
-def embed(url: str, given: Any) -> tuple[int, Any]:
-    body = json.dumps({"input": given}).encode()
-    question = urllib.request.Request(f"{url}/v1/embeddings", body, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(question, timeout=60) as response:
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
-
-
-def gauge(url: str, name: str) -> float:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as response:
-        (line,) = (line for line in response.read().decode().splitlines() if line.startswith(f"{name}{{"))
-    return float(line.rpartition(" ")[2])
-
-
-def open_requests(url: str) -> float:
-    """Requests that wait or run."""
-    return gauge(url, "vllm:num_requests_waiting") + gauge(url, "vllm:num_requests_running")
-
-
-def test_the_official_client_gets_the_vectors(url: str, tiny_engine: Engine) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
-        by_default = client.embeddings.create(model="tiny", input=TEXTS)
-        floats = client.embeddings.create(model="tiny", input=TEXTS, encoding_format="float")
-        packed = client.embeddings.create(model="tiny", input=TEXTS, encoding_format="base64")
-        assert [model.id for model in client.models.list()] == ["tiny", "alias"]
-    wanted = tiny_engine.embed(TEXTS).vectors.tolist()
-    assert [item.embedding for item in by_default.data] == wanted
-    assert [item.embedding for item in floats.data] == wanted
-    assert len(base64.b64decode(str(packed.data[0].embedding))) == 4 * 32
-    assert by_default.usage.prompt_tokens == 15
-
-
-def test_the_official_client_works_asynchronously(url: str, tiny_engine: Engine) -> None:
-    async def ask() -> list[list[float]]:
-        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as client:
-            asked = [client.embeddings.create(model="alias", input=text) for text in TEXTS]
-            return [answer.data[0].embedding for answer in await asyncio.gather(*asked)]
-
-    wanted = tiny_engine.embed(TEXTS).vectors
-    for found, row in zip(asyncio.run(ask()), wanted, strict=True):
-        assert found == pytest.approx(row.tolist(), abs=1e-6)
-
-
-def test_the_official_client_reads_headers_and_extra_fields(url: str) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
-        raw = client.embeddings.with_raw_response.create(
-            model="tiny",
-            input="a " * 80,
-            extra_body={"truncate_prompt_tokens": -1},
-            extra_headers={"X-Request-Id": "7"},
-        )
-    assert raw.headers["x-truncated-inputs"] == "1"
-    assert raw.headers["x-request-id"] == "7"
-    assert raw.parse().usage.prompt_tokens == 64
-
-
-def test_the_official_client_maps_errors(url: str) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
-        with pytest.raises(openai.BadRequestError, match="input 0 is empty") as refused:
-            client.embeddings.create(model="tiny", input="")
-        assert refused.value.param == "input"
-        with pytest.raises(openai.NotFoundError):
-            client.embeddings.create(model="gpt", input="a")
+            connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
+            with connection.getresponse() as response:
+                response.read()
+                seen.append(response.status)
+        except ConnectionRefusedError:
+            return
+        except (OSError, http.client.HTTPException) as error:
+            seen.append(repr(error))
+            return
 
 
 def test_sigterm_answers_what_was_admitted_and_exits_0(tiny: Path) -> None:
-    with server(tiny, seconds_per_step=0.15) as (process, url):
+    with server(tiny, "--delay", "0.15") as (process, url):
         answers: list[tuple[int, Any]] = []
         clients = [threading.Thread(target=lambda: answers.append(embed(url, [[4] * 60] * 4))) for _ in range(3)]
         for client in clients:
@@ -143,8 +54,42 @@ def test_sigterm_answers_what_was_admitted_and_exits_0(tiny: Path) -> None:
         assert process.wait(20) == 0
 
 
+def test_under_load_sigterm_leaves_no_request_without_an_answer(tiny: Path) -> None:
+    with server(tiny, "--delay", "0.01") as (process, url):
+        seen: list[list[Any]] = [[] for _ in range(12)]
+        clients = [threading.Thread(target=ask_until_refused, args=(url, answers)) for answers in seen]
+        for client in clients:
+            client.start()
+        wait_until(lambda: all(len(answers) > 2 for answers in seen))
+        process.send_signal(signal.SIGTERM)
+        for client in clients:
+            client.join(60)
+        assert process.wait(20) == 0
+    for answers in seen:
+        assert set(answers) <= {200, 503}
+        assert answers == sorted(answers)  # nothing is admitted after the first refusal
+
+
+def test_a_client_that_hangs_up_leaves_the_queue(tiny: Path) -> None:
+    with server(tiny, "--delay", "0.1") as (_, url):
+        answers: list[tuple[int, Any]] = []
+        client = threading.Thread(target=lambda: answers.append(embed(url, [[4] * 60] * 20)))
+        client.start()
+        wait_until(lambda: open_requests(url) == 1)
+        host, _, port = url.removeprefix("http://").partition(":")
+        body = json.dumps({"input": [[5] * 60] * 4}).encode()
+        with socket.create_connection((host, int(port))) as gone:
+            gone.sendall(b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            wait_until(lambda: open_requests(url) == 2)
+        wait_until(lambda: metric(url, "probe:request_failures_total") == 1)
+        client.join()
+        assert [status for status, _ in answers] == [200]
+        assert embed(url, "a")[0] == 200
+        assert metric(url, "vllm:prompt_tokens_total") == 20 * 60 + 3  # and none of the 240 of the one that left
+
+
 def test_a_second_signal_aborts(tiny: Path) -> None:
-    with server(tiny, seconds_per_step=0.5) as (process, url):
+    with server(tiny, "--delay", "0.5") as (process, url):
         answers: list[tuple[int, Any]] = []
         client = threading.Thread(target=lambda: answers.append(embed(url, [[4] * 60] * 60)))
         client.start()

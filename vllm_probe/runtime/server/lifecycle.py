@@ -4,8 +4,8 @@ import asyncio
 import errno
 import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from types import FrameType
 
 import uvicorn
@@ -15,6 +15,11 @@ from vllm_probe.core.errors import BadUsage, PortInUse
 from vllm_probe.runtime.engine import Engine
 
 _CLOSE_TIMEOUT_S = 5
+_LINGER_S = 0.5
+_TICK_S = 0.01
+_KEEP_ALIVE_S = 75
+"""Longer than clients keep idle connections (httpx 5 s, aiohttp 15 s), so that they close them and not the server, at
+the moment when a request is on its way."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -53,6 +58,7 @@ def run(
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
+        timeout_keep_alive=_KEEP_ALIVE_S,
     )
     server = _Server(config, engine, drain_timeout_s, lambda: on_ready(url))
     asyncio.run(server.serve([listener]))
@@ -76,6 +82,30 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._on_ready()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuses new connections, answers what comes on open ones for a moment, then closes them.
+
+        A connection that is closed before it is accepted, or with a request on its way, is reset, and its client cannot
+        tell what became of the request.
+        """
+        late = [connection for listener in sockets or () for connection in _accept_all(listener)]
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for connection in late:
+            await loop.connect_accepted_socket(self._protocol, connection)
+        until_s = time.monotonic() + _LINGER_S
+        while not self.aborted and time.monotonic() < until_s:
+            await asyncio.sleep(_TICK_S)
+            if not self.server_state.connections:
+                break
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """As uvicorn's own listener makes one for each connection."""
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """First signal: admit nothing more; second: fail what is not done."""
         if self._deadline_s is None:
@@ -91,6 +121,13 @@ class _Server(uvicorn.Server):
         if self._deadline_s is not None and (state.waiting + state.running == 0 or time.monotonic() > self._deadline_s):
             return True
         return await super().on_tick(counter)
+
+
+def _accept_all(listener: socket.socket) -> Iterator[socket.socket]:
+    """Connections that wait on `listener`, which does not block."""
+    with suppress(BlockingIOError):
+        while True:
+            yield listener.accept()[0]
 
 
 def _refusal(error: OSError | OverflowError, address: str) -> Exception:
