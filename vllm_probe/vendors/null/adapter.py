@@ -1,9 +1,11 @@
 """An adapter that keeps its own clock, so that whatever times it is exact and instant."""
 
 import math
+import operator
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from vllm_probe.core.adapter import HardwareAdapter
@@ -18,19 +20,24 @@ _BITS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8_e4m3": 8, "int8": 
 
 @dataclass(slots=True, eq=False)
 class NullTensor:
-    """An array whose elements are all the same, so that it takes no memory and every result is known.
+    """An array; where its elements are all the same it takes no memory.
 
     Attributes:
         shape: sizes.
         dtype: capability word, or `int32`.
-        value: every element.
+        value: every element, or all of them in order.
         address: where it would be.
     """
 
     shape: tuple[int, ...]
     dtype: str
-    value: float = 0
+    value: float | list[float] = 0
     address: int = 0
+
+    @property
+    def elements(self) -> list[float]:
+        """All elements in order."""
+        return self.value if isinstance(self.value, list) else [self.value] * math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -66,11 +73,15 @@ class NullAdapter(HardwareAdapter[NullTensor]):
 
     def _read(self, source: NullTensor) -> NullTensor:
         self._move("read", source.nbytes)
-        return NullTensor((), source.dtype, source.value * math.prod(source.shape))
+        value = source.value
+        return NullTensor((), source.dtype, sum(value) if isinstance(value, list) else value * math.prod(source.shape))
 
     def _triad(self, b: NullTensor, c: NullTensor, scale: float, out: NullTensor) -> None:
         self._move("triad", b.nbytes + c.nbytes + out.nbytes)
-        out.value = b.value + scale * c.value
+        if isinstance(b.value, list) or isinstance(c.value, list):
+            out.value = [x + scale * y for x, y in zip(b.elements, c.elements, strict=True)]
+        else:
+            out.value = b.value + scale * c.value
 
     def _fence(self, scope: FenceScope) -> None:
         """Nothing is ever out of order, whatever the `scope`."""
@@ -99,7 +110,7 @@ class NullAdapter(HardwareAdapter[NullTensor]):
     def _allocate(self, nbytes: int, alignment: int) -> NullTensor:
         self._spend("allocate", 0.0)
         if nbytes > self.script.memory_bytes:
-            raise RuntimeError(f"out of memory: {nbytes} of {self.script.memory_bytes} bytes")
+            raise MemoryError(f"{nbytes} of {self.script.memory_bytes} bytes")
         address = -(-self._next_address // alignment) * alignment
         self._next_address = address + nbytes + 1
         return NullTensor((nbytes,), "int8", address=address)
@@ -111,12 +122,11 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         return tensor.address
 
     def _from_host(self, values: Sequence[Any], dtype: str) -> NullTensor:
-        """A tensor of the first of `values` everywhere."""
-        shape, inner = [], values
-        while isinstance(inner, Sequence):
-            shape.append(len(inner))
-            inner = inner[0]
-        return NullTensor(tuple(shape), dtype, inner)
+        shape, elements = [len(values)], list(values)
+        while elements and isinstance(elements[0], Sequence):
+            shape.append(len(elements[0]))
+            elements = [*chain.from_iterable(elements)]
+        return NullTensor(tuple(shape), dtype, elements)
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> NullTensor:
         """One small integer from `seed`, everywhere."""
@@ -125,10 +135,10 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         return tensor
 
     def _to_host(self, tensor: NullTensor) -> list[Any]:
-        values: Any = tensor.value
-        for size in reversed(tensor.shape):
-            values = [values] * size
-        return [values] if tensor.shape == () else values
+        values: list[Any] = tensor.elements
+        for size in reversed(tensor.shape[1:]):
+            values = [[*row] for row in zip(*[iter(values)] * size, strict=True)]
+        return values
 
     def _prepare_linear(
         self,
@@ -138,14 +148,12 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         implementation: str,  # noqa: ARG002 - there is one
     ) -> Linear[NullTensor]:
         curve = self.script.rates_gflops[dtype]
-        n, k = weight.shape
-        added = bias.value if bias else 0
 
         def linear(rows: NullTensor) -> NullTensor:
             rate = max((pair for pair in curve if pair[0] <= rows.shape[0]), default=curve[0])[1]
-            self._spend(f"linear.{dtype}", 2 * rows.shape[0] * n * k / (rate * 1e9))
-            value = k * rows.value * weight.value + added
-            return NullTensor((rows.shape[0], n), "int32" if dtype == "int8" else dtype, value)
+            self._spend(f"linear.{dtype}", 2 * rows.shape[0] * math.prod(weight.shape) / (rate * 1e9))
+            shape = (rows.shape[0], weight.shape[0])
+            return NullTensor(shape, "int32" if dtype == "int8" else dtype, _product(rows, weight, bias))
 
         return linear
 
@@ -156,3 +164,15 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         if call in self.script.faults:
             raise RuntimeError(self.script.faults[call])
         self.clock_s += seconds + self.script.launch_us * 1e-6
+
+
+def _product(rows: NullTensor, weight: NullTensor, bias: NullTensor | None) -> float | list[float]:
+    """`rows` [m, k] times `weight` [n, k] transposed plus `bias` [n], worked out where the elements differ."""
+    n, k = weight.shape
+    added = bias.value if bias else 0.0
+    if not any(isinstance(value, list) for value in (rows.value, weight.value, added)):
+        return k * rows.value * weight.value + added  # type: ignore[operator]  # numbers, as was just seen
+    x, w, b = rows.elements, weight.elements, bias.elements if bias else [0.0] * n
+    return [
+        sum(map(operator.mul, x[i : i + k], w[j * k : j * k + k])) + b[j] for i in range(0, len(x), k) for j in range(n)
+    ]
