@@ -52,7 +52,14 @@ class HardwareAdapter(Operations[Tensor]):
         return self._telemetry()
 
     def allocate(self, nbytes: int, alignment: int | None = None) -> Tensor:
-        """`nbytes` of uninitialised device memory whose address is a multiple of `alignment`, a power of two."""
+        """`nbytes` of uninitialised device memory whose address is a multiple of `alignment`, a power of two.
+
+        Returns:
+            int8 [nbytes].
+
+        Raises:
+            MemoryError: there is not as much; the adapter stays usable.
+        """
         self._require(Stage.OPEN, "allocate")
         return self._allocate(nbytes, alignment or self.alignment_bytes)
 

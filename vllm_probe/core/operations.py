@@ -66,6 +66,8 @@ class Operations(BringUp, Generic[Tensor]):
         """
         self._require(Stage.OPEN, "prepare_linear")
         name = implementation or self._first(Primitive.LINEAR, dtype)
+        if name not in self.implementations(Primitive.LINEAR, dtype):
+            raise UnknownName(f"linear in {dtype} has no implementation {name!r}", hint="see implementations()")
         if group_width is None:
             return self._prepare_linear(weight, bias, dtype, name)
         if group_width not in self._group_widths(name):

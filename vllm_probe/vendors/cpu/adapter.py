@@ -54,7 +54,7 @@ class CpuAdapter(TorchAdapter):
         names = super().implementations(primitive, dtype)
         if primitive is Primitive.ATTENTION and dtype == "bf16" and self._computes(dtype):
             return tuple(sorted(names))
-        return (_PREPACKED, *names) if "aten" in names and _packs(dtype) else names
+        return (_PREPACKED, *names) if primitive is Primitive.LINEAR and "aten" in names and _packs(dtype) else names
 
     def _computes(self, dtype: str) -> bool:
         return dtype not in _NATIVE or bool(_NATIVE[dtype] & set(self.device.details.get("isa") or ()))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch.nn import functional
@@ -14,20 +14,30 @@ from vllm_probe.core.primitive import Done, Event, Linear, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
 from vllm_probe.vendors.torchbase.attention import fused, in_blocks
-from vllm_probe.vendors.torchbase.rowwise import rms_norm, rotate
+from vllm_probe.vendors.torchbase.rowwise import QUANTIZE, RMS_NORM, ROPE
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
 """Capability word to torch's number format."""
 
 _FLOATING = {
     Primitive.ATTENTION: ("sdpa", "bmm"),
-    Primitive.RMS_NORM: ("eager", "aten"),
-    Primitive.ROPE: ("eager",),
+    Primitive.RMS_NORM: tuple(RMS_NORM),
+    Primitive.ROPE: tuple(ROPE),
+    Primitive.QUANTIZE: tuple(QUANTIZE),
 }
+_WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _BLOCK = 1 << 20
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _aligned(buffer: torch.Tensor, nbytes: int, alignment: int) -> torch.Tensor:
+def _buffer(nbytes: int, alignment: int, **where: Any) -> torch.Tensor:
+    """The aligned part of a larger tensor; torch aligns to 64 bytes on a CPU and to 256 or 512 elsewhere."""
+    try:
+        buffer = torch.empty(nbytes + alignment, dtype=torch.int8, **where)
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        raise MemoryError(f"{nbytes} bytes: {str(error).partition(chr(10))[0]}") from error
     skip = -buffer.data_ptr() % alignment
     return buffer[skip : skip + nbytes]
 
@@ -126,18 +136,28 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     def _rms_norm(
         self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, implementation: str | None
     ) -> torch.Tensor:
-        if implementation == "aten":
-            return functional.rms_norm(rows, rows.shape[-1:], eps=epsilon).mul_(weight)
-        return rms_norm(rows, epsilon).mul_(weight)
+        return self._chosen(RMS_NORM, Primitive.RMS_NORM, rows, implementation)(rows, weight, epsilon)
 
     def _rope(
         self,
         heads: torch.Tensor,
         cosines: torch.Tensor,
         sines: torch.Tensor,
-        implementation: str | None,  # noqa: ARG002
+        implementation: str | None,
     ) -> torch.Tensor:
-        return rotate(heads, cosines, sines)
+        return self._chosen(ROPE, Primitive.ROPE, heads, implementation)(heads, cosines, sines)
+
+    def _quantize(self, rows: torch.Tensor, implementation: str | None) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._chosen(QUANTIZE, Primitive.QUANTIZE, rows, implementation)(rows)
+
+    def _chosen(
+        self, known: dict[str, _Function], primitive: Primitive, operand: torch.Tensor, implementation: str | None
+    ) -> _Function:
+        """The one named, else the preferred one for the format of `operand`."""
+        name = implementation or self._first(primitive, _WORDS[operand.dtype])
+        if name not in known:
+            raise UnknownName(f"{primitive} has no implementation {name!r}", hint="see implementations()")
+        return known[name]
 
     def _rows(self, starts: list[int], length: int) -> slice | torch.Tensor:
         """Where sequences of `length` stand: a slice when they are neighbours, else indices [len(starts) * length]."""
@@ -147,12 +167,11 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         return (torch.tensor(starts)[:, None] + torch.arange(length)).flatten().to(self.torch_device)
 
     def _allocate(self, nbytes: int, alignment: int) -> torch.Tensor:
-        return _aligned(torch.empty(nbytes + alignment, dtype=torch.int8, device=self.torch_device), nbytes, alignment)
+        return _buffer(nbytes, alignment, device=self.torch_device)
 
     def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> torch.Tensor:
         """Page-locked by torch where the device is another than the host."""
-        pins = pinned and self.torch_device != "cpu"
-        return _aligned(torch.empty(nbytes + alignment, dtype=torch.int8, pin_memory=pins), nbytes, alignment)
+        return _buffer(nbytes, alignment, pin_memory=pinned and self.torch_device != "cpu")
 
     def _address(self, tensor: torch.Tensor) -> int:
         return int(tensor.data_ptr())
