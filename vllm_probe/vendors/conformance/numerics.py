@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
-from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.primitive import Primitive
 from vllm_probe.vendors.conformance import reference
-
-Adapter: TypeAlias = HardwareAdapter[Any]
+from vllm_probe.vendors.conformance.outcome import Adapter, describe
 
 TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8_e4m3": 3e-1, "int8": 0.0}
 """Number format to the largest error allowed, relative to the value, or to the root mean square where that is more.
@@ -33,6 +31,8 @@ _ATTENTIONS = (
     ((9, 300), 2, 1, 32),
 )
 """Lengths of the sequences, heads, key heads, head dimension."""
+_CHUNKS = ((5, 12), (40, 300))
+"""Last tokens of a causal sequence whose attention is computed, and its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def gate(
         try:
             fault = case.fault(adapter, implementation)
         except Exception as error:  # noqa: BLE001 - isolation point: the other implementations are still tried
-            fault = f"raised {type(error).__name__}: {str(error).partition(chr(10))[0]}".removesuffix(": ")
+            fault = describe(error)
         if fault:
             return f"{case.name}: {fault}"
     return None
@@ -92,15 +92,16 @@ def flat(nested: Any) -> Iterator[float]:
         yield nested
 
 
-def difference(got: Sequence[float], want: Sequence[float], dtype: str) -> str | None:
-    """How `got` is wrong, null when it is within the tolerance of `dtype`."""
+def difference(got: Sequence[float], want: Sequence[float], dtype: str, allowed: float | None = None) -> str | None:
+    """How `got` is wrong, null when it is within `allowed`, by default the tolerance of `dtype`."""
     if len(got) != len(want):
         return f"gives {len(got)} values, not {len(want)}"
     if bad := sum(not math.isfinite(x) for x in got):
         return f"{bad} of {len(got)} values are not finite"
     root = math.sqrt(reference.dot(want, want) / len(want)) or 1.0
     off = max(abs(g - w) / max(abs(w), root) for g, w in zip(got, want, strict=True))
-    return None if off <= TOLERANCE[dtype] else f"off by {off:.2g}, {TOLERANCE[dtype]:g} is allowed in {dtype}"
+    limit = TOLERANCE[dtype] if allowed is None else allowed
+    return None if off <= limit else f"off by {off:.2g}, {limit:g} is allowed in {dtype}"
 
 
 def _cases(primitive: Primitive, dtype: str, group_width: int | None) -> Iterator[Case]:
@@ -130,10 +131,13 @@ def _linears(dtype: str, group_width: int | None) -> Iterator[Case]:
 
 
 def _attentions(dtype: str) -> Iterator[Case]:
-    for sizes, causal in product(_ATTENTIONS, (False, True)):
-        lengths, heads, kv_heads, depth = sizes
+    for (lengths, heads, kv_heads, depth), causal in product(_ATTENTIONS, (False, True)):
         name = f"lengths {[*lengths]}, {heads}/{kv_heads} heads of {depth}" + ", causal" * causal
+        sizes = (sum(lengths), lengths, heads, kv_heads, depth)
         yield Case(name, (sum(lengths), heads, depth), partial(_attention, sizes, dtype, causal))
+    for tokens, length in _CHUNKS:
+        run = partial(_attention, (tokens, (length,), 4, 2, 16), dtype, True)
+        yield Case(f"the last {tokens} of {length} tokens, 4/2 heads of 16, causal", (tokens, 4, 16), run)
 
 
 @cache
@@ -192,19 +196,19 @@ def _linear(
 
 
 def _attention(
-    sizes: tuple[tuple[int, ...], int, int, int], dtype: str, causal: bool, adapter: Adapter, implementation: str
+    sizes: tuple[int, tuple[int, ...], int, int, int], dtype: str, causal: bool, adapter: Adapter, implementation: str
 ) -> str | None:
     """Every token of short sequences, every 29th and the last of long ones."""
-    lengths, heads, kv_heads, depth = sizes
+    queries, lengths, heads, kv_heads, depth = sizes
     total = sum(lengths)
     operands = _Operands(adapter, dtype)
-    q, query = operands.put(_operand((total, heads, depth), dtype, 1))
+    q, query = operands.put(_operand((queries, heads, depth), dtype, 1))
     k, key = operands.put(_operand((total, kv_heads, depth), dtype, 2))
     v, value = operands.put(_operand((total, kv_heads, depth), dtype, 3))
     result = adapter.attention(q, k, v, lengths, causal=causal, implementation=implementation)
-    tokens = [*range(0, total, 29 if total > 64 else 1), total - 1]
+    tokens = [*range(0, queries, 29 if queries > 64 else 1), queries - 1]
     want = reference.attention(query, key, value, lengths, tokens, causal=causal)
-    return operands.judge(result, (total, heads, depth), want, lambda host: [host[t] for t in tokens])
+    return operands.judge(result, (queries, heads, depth), want, lambda host: [host[t] for t in tokens])
 
 
 def _rms_norm(

@@ -31,17 +31,20 @@ def linear(rows: Matrix, weight: Matrix, bias: Row | None, points: Iterable[tupl
 def attention(
     query: Heads, key: Heads, value: Heads, lengths: Sequence[int], tokens: Iterable[int], *, causal: bool
 ) -> list[float]:
-    """softmax(q k^T / sqrt(head_dim)) v within each sequence, https://arxiv.org/abs/1706.03762, of `tokens`."""
+    """softmax(q k^T / sqrt(head_dim)) v within each sequence, https://arxiv.org/abs/1706.03762, of query `tokens`.
+
+    Queries that are fewer than the keys are the last tokens.
+    """
     bounds = [
         (start, start + length)
         for start, length in zip(accumulate(lengths, initial=0), lengths, strict=False)
         for _ in range(length)
     ]
-    shared, scale = len(query[0]) // len(key[0]), len(query[0][0]) ** -0.5
+    shared, scale, before = len(query[0]) // len(key[0]), len(query[0][0]) ** -0.5, len(key) - len(query)
     out: list[float] = []
     for token in tokens:
-        begin, end = bounds[token]
-        seen = range(begin, token + 1 if causal else end)
+        begin, end = bounds[before + token]
+        seen = range(begin, before + token + 1 if causal else end)
         for head, q in enumerate(query[token]):
             group = head // shared
             scores = [dot(q, key[t][group]) * scale for t in seen]

@@ -1,0 +1,153 @@
+"""Copies, their events, fences, and the simple operations over memory."""
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, get_args
+
+from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.values import COMPUTE_DTYPES, FenceScope
+from vllm_probe.vendors.conformance.numerics import difference, flat
+from vllm_probe.vendors.conformance.outcome import (
+    PASSED,
+    Adapter,
+    Check,
+    Outcome,
+    Subject,
+    failed,
+    first_failure,
+    unless,
+)
+
+_SIZES = (1, 63, 4096, 70_001)
+_SHAPES = ((5,), (2, 3), (3, 1, 4))
+
+
+def _pattern(nbytes: int, seed: int) -> list[int]:
+    source = random.Random(seed)  # noqa: S311 - not a secret
+    return [byte - 128 for byte in source.randbytes(nbytes)]
+
+
+def _first_difference(got: list[Any], want: list[Any]) -> str | None:
+    if len(got) != len(want):
+        return f"{len(got)} of {len(want)} bytes arrive"
+    wrong = [i for i, (g, w) in enumerate(zip(got, want, strict=True)) if g != w]
+    return f"{len(wrong)} of {len(want)} bytes are wrong, the first at {wrong[0]}" if wrong else None
+
+
+def _chain(adapter: Adapter, nbytes: int, *, non_blocking: bool, queue: int) -> str | None:
+    """Device, pinned, device, pageable, device, device: what comes out must be what went in."""
+    pattern = _pattern(nbytes, nbytes)
+    pinned = adapter.allocate_pinned(nbytes)
+    places = [
+        adapter.from_host(pattern, "int8"),
+        pinned,
+        adapter.allocate(nbytes),
+        adapter.allocate_pageable(nbytes),
+        adapter.allocate(nbytes),
+        adapter.allocate(nbytes),
+    ]
+    names = ("the device", "pinned memory", "the device", "pageable memory", "the device", "the device")
+    try:
+        for i in range(len(places) - 1):
+            adapter.copy(places[i], places[i + 1], non_blocking=non_blocking, queue=queue).wait()
+            if wrong := _first_difference(adapter.to_host(places[i + 1]), pattern):
+                return f"from {names[i]} to {names[i + 1]}, {nbytes} bytes: {wrong}"
+        return None
+    finally:
+        adapter.release(pinned)
+
+
+def _copies(subject: Subject, *, non_blocking: bool) -> Outcome:
+    queues = range(subject.adapter.copy_queues if non_blocking else 1)
+    for nbytes in _SIZES:
+        for queue in queues:
+            if wrong := _chain(subject.adapter, nbytes, non_blocking=non_blocking, queue=queue):
+                return failed(wrong + (f" in queue {queue}" if len(queues) > 1 else ""))
+    return PASSED
+
+
+def _fence(scope: FenceScope, subject: Subject) -> Outcome:
+    """What was written before a fence is visible behind it: on the device, for `system` on the host as well.
+
+    A fence within the device need not wait for copies that are still in a queue.
+    """
+    adapter, queued = subject.adapter, scope in {"device", "system"}
+    pattern = _pattern(4096, 1)
+    middle, pinned = adapter.allocate(4096), adapter.allocate_pinned(4096)
+    end = pinned if scope == "system" else adapter.allocate(4096)
+    try:
+        adapter.copy(adapter.from_host(pattern, "int8"), middle, non_blocking=queued)
+        adapter.fence(scope)
+        event = adapter.copy(middle, end, non_blocking=queued)
+        adapter.fence(scope) if scope == "system" else event.wait()
+        wrong = _first_difference(adapter.to_host(end), pattern)
+        return failed(f"behind the fence {wrong}") if wrong else PASSED
+    finally:
+        adapter.release(pinned)
+
+
+def _round_trip(subject: Subject) -> Outcome:
+    """Small whole numbers, which every format holds exactly."""
+    adapter = subject.adapter
+    dtypes = [d for d in COMPUTE_DTYPES if any(adapter.implementations(p, d) for p in Primitive)]
+
+    def outcomes() -> Iterator[Outcome]:
+        for dtype in dict.fromkeys(("int8", *dtypes)):
+            for shape in _SHAPES:
+                numbers = iter(range(-7, 100))
+                values: Any = _nested(shape, numbers)
+                tensor = adapter.from_host(values, dtype)
+                yield from unless(tuple(tensor.shape) == shape, f"{dtype} {[*shape]} has the shape {[*tensor.shape]}")
+                back = adapter.to_host(tensor)
+                yield from unless(back == values, f"{dtype} {values} comes back as {back}")
+
+    return first_failure(outcomes())
+
+
+def _nested(shape: tuple[int, ...], numbers: Iterator[int]) -> Any:
+    return [_nested(shape[1:], numbers) for _ in range(shape[0])] if shape else next(numbers)
+
+
+def _seeded(subject: Subject) -> Outcome:
+    adapter = subject.adapter
+    dtypes = [d for d in COMPUTE_DTYPES if adapter.implementations(Primitive.LINEAR, d)] or ["fp32"]
+
+    def outcomes() -> Iterator[Outcome]:
+        for dtype in dtypes:
+            draws = [adapter.to_host(adapter.random((3, 5), dtype, seed)) for seed in (0, 0, 1, 2, 3, 4)]
+            yield from unless(draws[0] == draws[1], f"random in {dtype} differs with the same seed")
+            yield from unless(any(draw != draws[0] for draw in draws), f"random in {dtype} ignores its seed")
+
+    return first_failure(outcomes())
+
+
+def _triad(subject: Subject) -> Outcome:
+    adapter = subject.adapter
+    b, c = [1.5, -2.0, 3.25, 0.0], [2.0, 4.0, -8.0, 1.0]
+    out = adapter.from_host([0.0] * 4, "fp32")
+    adapter.triad(adapter.from_host(b, "fp32"), adapter.from_host(c, "fp32"), 0.5, out)
+    adapter.synchronize()
+    wrong = difference([*flat(adapter.to_host(out))], [x + 0.5 * y for x, y in zip(b, c, strict=True)], "fp32")
+    return failed(f"triad {wrong}") if wrong else PASSED
+
+
+def _read(subject: Subject) -> Outcome:
+    adapter = subject.adapter
+    first, second = (
+        [*flat(adapter.to_host(adapter.read(adapter.from_host([1.0] * 999 + [last], "fp32"))))] for last in (1.0, 9.0)
+    )
+    if len(first) != 1:
+        return failed(f"read gives {len(first)} values, not one")
+    return first_failure(unless(first != second, "read does not notice that the last value changed"))
+
+
+CHECKS = (
+    Check("transfers: values keep their places in every format", _round_trip),
+    Check("transfers: copies between device and host", partial(_copies, non_blocking=False)),
+    Check("transfers: copies with events, in every queue", partial(_copies, non_blocking=True)),
+    *(Check(f"fences: {scope}", partial(_fence, scope)) for scope in get_args(FenceScope)),
+    Check("memory operations: random data follows its seed", _seeded),
+    Check("memory operations: triad", _triad),
+    Check("memory operations: read", _read),
+)
