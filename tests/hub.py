@@ -18,6 +18,7 @@ from typing import Any
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 _INFO = re.compile(r"/api/models/([^/]+/[^/?]+)(?:/revision/[^?]+)?(?:\?.*)?")
 _FILE = re.compile(rf"/([^/]+/[^/]+)/resolve/(?:{COMMIT}|main)/(.+)")
+_ELSEWHERE = re.compile(r"/elsewhere/([^/]+/[^/]+)/(.+)")
 
 
 @dataclass
@@ -26,10 +27,11 @@ class LocalHub:
 
     Attributes:
         repositories: files by path, by repository.
-        refusals: status, error code and message instead of an answer, by repository.
+        refusals: status, error code and message instead of an answer, by repository, or by repository and file.
         asked: method, path and headers of each request.
         breaks_at: byte of a file after which the connection is closed, once, by file name.
         ignores_ranges: answers with whole files.
+        elsewhere: weights are on another server, to which a redirect leads.
         raw: body of every answer about a repository instead of what it holds.
     """
 
@@ -38,6 +40,7 @@ class LocalHub:
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     breaks_at: dict[str, int] = field(default_factory=dict)
     ignores_ranges: bool = False
+    elsewhere: bool = False
     raw: bytes | None = None
     url: str = ""
     sent_bytes: int = 0
@@ -99,10 +102,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self._hub.asked.append((self.command, self.path, {name.lower(): text for name, text in self.headers.items()}))
-        info, file = _INFO.fullmatch(self.path), _FILE.fullmatch(self.path)
+        info, file = _INFO.fullmatch(self.path), _FILE.fullmatch(self.path) or _ELSEWHERE.fullmatch(self.path)
         repository = (info or file or {1: ""})[1]
-        if repository in self._hub.refusals:
-            status, code, message = self._hub.refusals[repository]
+        refused = self._hub.refusals.get(repository) or self._hub.refusals.get(
+            f"{repository}/{file[2]}" if file else ""
+        )
+        if refused:
+            status, code, message = refused
             self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": message})
         elif repository not in self._hub.repositories:
             self._send(401, b"", {"X-Error-Code": "RepoNotFound"})
@@ -116,6 +122,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
             return
         headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": COMMIT}
+        if self._hub.elsewhere and name.endswith(".safetensors") and not _ELSEWHERE.fullmatch(self.path):
+            linked = {"X-Linked-ETag": headers["ETag"], "X-Linked-Size": str(len(content))}
+            where = self._hub.url.replace("127.0.0.1", "localhost")
+            path = self.path.replace(f"/resolve/{COMMIT}", "")
+            self._send(302, b"", headers | linked | {"Location": f"{where}/elsewhere{path}"})
+            return
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked is None or self._hub.ignores_ranges:
             self._send(200, content, headers, self._hub.breaks_at.pop(name, None) if self.command == "GET" else None)

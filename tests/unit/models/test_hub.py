@@ -196,6 +196,23 @@ def test_a_refusal_says_what_to_do_and_never_names_the_token(
     assert hub.asked[0][2]["authorization"] == "Bearer hf_topsecret"
 
 
+def test_a_gated_repository_shows_its_list_and_not_its_files(tmp_path: Path, hub: LocalHub, folder: Path) -> None:
+    hub.refusals[f"{TINY}/config.json"] = (403, "GatedRepo", "")
+    with pytest.raises(HubRefused, match="is gated on") as caught:
+        resolve_model(TINY, user(hub, tmp_path))
+    assert f"ask for access on {hub.url}/{TINY}, then set HF_TOKEN" in caught.value.hint
+
+
+def test_the_token_does_not_follow_a_redirect_to_another_server(tmp_path: Path, hub: LocalHub, folder: Path) -> None:
+    hub.elsewhere = True
+    here = user(hub, tmp_path, HF_TOKEN="hf_topsecret")
+    assert resolve_model(TINY, here).weight_bytes == resolve_model(str(folder), here).weight_bytes
+    assert fetch_model(resolve_model(TINY, here), here).weights_path is not None
+    elsewhere = [headers for _, path, headers in hub.asked if path.startswith("/elsewhere/")]
+    assert len(elsewhere) >= 2
+    assert not any("authorization" in headers for headers in elsewhere)
+
+
 def test_the_token_is_not_part_of_how_a_hub_is_shown(tmp_path: Path) -> None:
     shown = repr(Hub.of(host({"HF_TOKEN": "hf_topsecret", "HF_HOME": str(tmp_path)})))
     assert "topsecret" not in shown
