@@ -1,0 +1,15 @@
+"""A long step shows where it is: a bar on a terminal, else one line per step."""
+
+import pytest
+
+from vllm_probe.cli.render.progress import lines
+
+
+def test_a_pipe_gets_one_line_for_each_step_whatever_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    with lines("load") as advance:
+        for done in range(41):
+            advance("weights, MiB", done, 40)
+        advance("layer 1", 0, 2)
+        advance("layer 2", 1, 2)
+        advance("ready", 2, 2)
+    assert capsys.readouterr().err == "load 40/40: weights, MiB\nload 1/2: layer 1\nload 2/2: layer 2\n"
