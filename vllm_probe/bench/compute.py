@@ -1,14 +1,14 @@
 """Section of the matrix products: a point of every number format, then a curve over rows, and the linear that won."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.section import Section
-from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, absent
+from vllm_probe.bench.section import Section, summary
+from vllm_probe.bench.timing import Case, Reading, absent
 from vllm_probe.core import codec
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement
@@ -92,21 +92,10 @@ class ComputeSection(Section):
             sheet.measurements[f"{base}/curve/{index}"] = reading.measurement
 
     def _summary(self, best: Measurement, points: dict[int, Reading]) -> Measurement:
-        """What holds for a whole curve: its best point's facts, the sum of samples, the gaps."""
-        unmeasured = [rows for rows in self.plan.rows if rows not in points]
-        reasons = [f"{rows} rows: {r.measurement.reason}" for rows, r in sorted(points.items()) if r.value is None]
-        reasons += [f"not measured at {', '.join(map(str, unmeasured))} rows"] if unmeasured else []
-        found = [reading.measurement for reading in points.values() if reading.value is not None]
-        noisy = any(measurement.status != "measured" for measurement in found)
-        return replace(
-            best,
-            status="noisy" if noisy else "measured",
-            reason="; ".join(reasons) or None,
-            method="each point has its own measurement, under its index",
-            confidence=max((m.confidence or "low" for m in found), key=CONFIDENCES.index),
-            samples=sum(measurement.samples or 0 for measurement in found),
-            spread_pct=max(measurement.spread_pct or 0.0 for measurement in found),
-        )
+        """What holds for a whole curve."""
+        unmeasured = [str(rows) for rows in self.plan.rows if rows not in points]
+        gap = f"not measured at {', '.join(unmeasured)} rows" if unmeasured else ""
+        return summary(best, {f"{rows} rows": reading for rows, reading in sorted(points.items())}, gap)
 
 
 def _best(readings: list[Reading]) -> Reading:

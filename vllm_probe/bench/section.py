@@ -1,14 +1,15 @@
 """A section of the capability document: what it times, and how the readings become values."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.timing import Case, Reading, absent
+from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, absent
 from vllm_probe.core.adapter import HardwareAdapter
-from vllm_probe.core.capability import Capability
+from vllm_probe.core.capability import Capability, Measurement
 
 
 class Section(ABC):
@@ -41,3 +42,18 @@ class Section(ABC):
     @abstractmethod
     def restore(self, partial: Capability) -> None:
         """Takes up the finished readings of an interrupted run of the same device."""
+
+
+def summary(best: Measurement, points: Mapping[str, Reading], gap: str = "") -> Measurement:
+    """What holds for a curve as a whole: the facts of its best point, the sum of samples, why points are missing."""
+    found = [reading.measurement for reading in points.values() if reading.value is not None]
+    reasons = [f"{name}: {r.measurement.reason}" for name, r in points.items() if r.value is None]
+    return replace(
+        best,
+        status="measured" if all(measurement.status == "measured" for measurement in found) else "noisy",
+        reason="; ".join(filter(None, [*reasons, gap])) or None,
+        method="each point has its own measurement, under its index",
+        confidence=max((measurement.confidence or "low" for measurement in found), key=CONFIDENCES.index),
+        samples=sum(measurement.samples or 0 for measurement in found),
+        spread_pct=max(measurement.spread_pct or 0.0 for measurement in found),
+    )
