@@ -14,6 +14,7 @@ import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_the_engine_runs_without_http(cli: Cli) -> None:
 
 def test_serve_answers_and_ends_with_0_at_sigterm(cli: Cli) -> None:
     assert cli(*NEGOTIATE).code == 0
-    server = _spawn("serve", "--port", "0", "--api-key", "secret")
+    server = _spawn("serve", "--port", "0", "--api-key", "secret", "--reject-token-input")
     assert server.stderr is not None
     try:
         ready = next(line for line in server.stderr if line.startswith("ready on "))
@@ -129,6 +130,10 @@ def test_serve_answers_and_ends_with_0_at_sigterm(cli: Cli) -> None:
         body = json.dumps({"model": MODEL, "input": ["hello", "good day"]}).encode()
         with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/embeddings", body, headers)) as answer:
             assert [len(row["embedding"]) for row in json.load(answer)["data"]] == [384, 384]
+        numbers = urllib.request.Request(f"{url}/v1/embeddings", b'{"input": [101, 102]}', headers)
+        with pytest.raises(HTTPError, match="400") as refused:
+            urllib.request.urlopen(numbers)
+        refused.value.close()
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
     finally:

@@ -48,6 +48,12 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="Name that clients give; may be repeated.", show_default="the model's"),
     ] = None,
+    reject_token_input: Annotated[
+        bool,
+        typer.Option(
+            "--reject-token-input", help="Take texts only, for clients that send another tokenizer's ids (LangChain)."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run, and stop.")] = False,
 ) -> int:
     """Serves a model with its negotiated config, as an OpenAI-compatible server.
@@ -81,7 +87,13 @@ def serve(
         from vllm_probe.runtime.server.app import ServerOptions
 
         names = tuple(served_model_name or ())
-        options = ServerOptions(host=host, port=port, api_key=api_key, served_model_names=names)
+        options = ServerOptions(
+            host=host,
+            port=port,
+            api_key=api_key,
+            served_model_names=names,
+            reject_token_input=reject_token_input,
+        )
         return api.serve(
             config,
             options,
