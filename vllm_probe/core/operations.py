@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn
 
 from vllm_probe.core.bringup import BringUp, Stage
-from vllm_probe.core.errors import UnknownName
+from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
 from vllm_probe.core.primitive import Compiled, CompileHints, Linear, Primitive, Support, Tensor
 from vllm_probe.core.values import FenceScope
 
@@ -39,6 +39,28 @@ class Operations(BringUp, Generic[Tensor]):
         """Lanes per group that the linear `implementation` can be launched with; empty where that is not ours."""
         self._require(Stage.DEVICE_SET, "group_widths")
         return self._group_widths(implementation)
+
+    def process_widths(self) -> tuple[int, ...]:
+        """Lanes per group that all of this process can be limited to, the device's own first; empty: no choice."""
+        self._require(Stage.DEVICE_SET, "process_widths")
+        return self._process_widths()
+
+    def limit_width(self, lanes: int) -> bool:
+        """Limits what this process computes from now on to one of `process_widths`, before `open`.
+
+        Returns:
+            Whether the limit holds: not where the libraries have chosen their instructions already.
+
+        Raises:
+            AdapterOutOfOrder: after `open`.
+            UnknownName: there is no such width.
+        """
+        self._require(Stage.DEVICE_SET, "limit_width")
+        if self._stage is Stage.OPEN:
+            raise AdapterOutOfOrder("limit_width after open", hint="limit the width first")
+        if lanes not in self._process_widths():
+            raise UnknownName(f"{self.device.id} cannot compute {lanes} lanes wide", hint="see process_widths()")
+        return self._limit_width(lanes)
 
     def prepare_linear(
         self,
@@ -220,6 +242,12 @@ class Operations(BringUp, Generic[Tensor]):
 
     def _group_widths(self, implementation: str) -> tuple[int, ...]:
         return ()
+
+    def _process_widths(self) -> tuple[int, ...]:
+        return ()
+
+    def _limit_width(self, lanes: int) -> bool:
+        return False
 
     def _weight_only_formats(self) -> tuple[str, ...]:
         return ()

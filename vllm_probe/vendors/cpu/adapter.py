@@ -10,6 +10,7 @@ from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.primitive import Linear, MemoryReading, Primitive, Support, Telemetry
 from vllm_probe.core.system import Host
 from vllm_probe.host.stats import parse_cpu_list
+from vllm_probe.vendors.cpu.lanes import CAPABILITIES, LIMITS, lanes_of
 from vllm_probe.vendors.cpu.limits import free_memory, read_limits
 from vllm_probe.vendors.cpu.sensors import Sensors
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
@@ -76,6 +77,14 @@ class CpuAdapter(TorchAdapter):
     def _memory(self) -> MemoryReading:
         stats, limits = self._host.stats(), read_limits(self._host)
         return MemoryReading(total_bytes=stats.memory_total_bytes, free_bytes=free_memory(stats, limits)[0])
+
+    def _process_widths(self) -> tuple[int, ...]:
+        return lanes_of(self.device.details.get("isa") or ())
+
+    def _limit_width(self, lanes: int) -> bool:
+        for name, value in LIMITS.get(lanes, {}).items():
+            self._host.set_env(name, value)
+        return torch.backends.cpu.get_cpu_capability() == CAPABILITIES[lanes]
 
     def _telemetry(self) -> Telemetry:
         return self._sensors.read()
