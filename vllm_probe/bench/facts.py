@@ -71,8 +71,6 @@ def known_facts(adapter: HardwareAdapter[Any]) -> Sheet:
     sheet.fact("/execution/memory_fence_scope", adapter.memory_fence_scope)
     for pointer in ("/execution/group_width/optimal", "/execution/launch_overhead_us"):
         sheet.gap(pointer, "skipped", _LATER)
-    for quantized in ("int8", "int4"):
-        sheet.gap(f"/weight_only/{quantized}/curve", "skipped", _LATER, [])
     _leave_out(sheet, "thermal", Thermal(), "skipped", _LATER)
     if on_host:
         _leave_out(sheet, "dma", Dma(), "unsupported", f"{_HOST}, nothing is transferred")

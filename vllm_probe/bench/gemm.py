@@ -6,17 +6,14 @@ from statistics import median
 from typing import Any
 
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.timing import Case, Work, describe
+from vllm_probe.bench.timing import Case, Work
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.primitive import Linear, Primitive
+from vllm_probe.vendors.conformance import gate
 from vllm_probe.vendors.mapper import Choice, choose
 
 _ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1, "int8": 1}
-_TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8_e4m3": 3e-1, "int8": 0.0}
-"""Largest error allowed, in standard deviations of the result."""
-
 _MOST_SETS = 32
-_CHECK_ROWS, _CHECK_SIZE = 32, 256
 _CONTEST_SETS, _CONTEST_ROUNDS = 2, 4
 
 
@@ -60,7 +57,7 @@ class LinearFormat:
             amount=2.0 * rows * plan.depth * plan.width,
             method=(
                 f"[{rows}, {plan.depth}] x [{plan.width}, {plan.depth}]^T, 2 FLOP per multiply-add, weights prepared "
-                f"before, {len(self._operators)} in turn ({turning >> 20} MiB), checked on a block of {_CHECK_SIZE}"
+                f"before, {len(self._operators)} in turn ({turning >> 20} MiB), checked against the reference"
                 + (f"; {self._cost}" if self._cost else "")
             ),
             implementation=self._choices[self.dtype].implementation,
@@ -74,7 +71,7 @@ class LinearFormat:
         earlier = self._choices.get(self.dtype)
         if earlier and earlier.implementation in names:
             names = (earlier.implementation,)
-        refused = {name: reason for name in names if (reason := self._fault(name))}
+        refused = {name: why for name in names if (why := gate(adapter, Primitive.LINEAR, self.dtype, name))}
         choose(names, {}, refused)  # before memory is taken for weights
         weights = [adapter.random((plan.width, plan.depth), self.dtype, seed) for seed in range(1, sets + 1)]
         operators = {
@@ -97,27 +94,3 @@ class LinearFormat:
             for name, prepared in operators.items():
                 seconds[name].append(self._adapter.time_batch([partial(run, x) for run in prepared[:_CONTEST_SETS]]))
         return {name: median(times[1:]) for name, times in seconds.items()}
-
-    def _fault(self, implementation: str) -> str | None:
-        """Why the implementation cannot be used: an error, or a block that differs from the exact product."""
-        adapter = self._adapter
-        x = adapter.random((_CHECK_ROWS, _CHECK_SIZE), self.dtype, seed=1)
-        weight = adapter.random((_CHECK_SIZE, _CHECK_SIZE), self.dtype, seed=2)
-        try:
-            result = adapter.to_host(adapter.prepare_linear(weight, None, self.dtype, implementation)(x))
-        except Exception as error:  # noqa: BLE001 the other implementations are still tried
-            return describe(error)
-        off = _largest_error(adapter.to_host(x), adapter.to_host(weight), result)
-        return None if off <= _TOLERANCE[self.dtype] else f"wrong by {off:.2g} standard deviations"
-
-
-def _largest_error(x: list[list[float]], weight: list[list[float]], result: list[list[float]]) -> float:
-    """Largest deviation of every eighth row and column from the product in double precision.
-
-    In standard deviations of the result, sqrt(K) for standard normal operands.
-    """
-    return max(
-        abs(result[i][j] - math.fsum(a * b for a, b in zip(x[i], weight[j], strict=True))) / math.sqrt(len(x[i]))
-        for i in range(0, len(x), 8)
-        for j in range(0, len(weight), 8)
-    )

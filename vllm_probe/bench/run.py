@@ -6,15 +6,17 @@ from typing import Any
 from vllm_probe.bench.bandwidth import MemorySection
 from vllm_probe.bench.compute import ComputeSection
 from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.primitives import PrimitivesSection
 from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import Case, Stopwatch
+from vllm_probe.bench.weight_only import WeightOnlySection
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.progress import Progress
 
-SECTIONS: tuple[type[Section], ...] = (MemorySection, ComputeSection)
+SECTIONS: tuple[type[Section], ...] = (MemorySection, ComputeSection, WeightOnlySection, PrimitivesSection)
 """In the order in which they run."""
 
 

@@ -1,10 +1,9 @@
 """A device without arithmetic or time of its own: scripted rates, a clock that only its own work advances."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from itertools import product
 from math import prod
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_probe.bench.timing import Case, Work
 from vllm_probe.core.adapter import HardwareAdapter
@@ -12,6 +11,7 @@ from vllm_probe.core.device import Device, DeviceMemory
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.primitive import Done, Event, Linear, MemoryReading, Primitive, Support
 from vllm_probe.core.values import FenceScope
+from vllm_probe.vendors.conformance import numerics, reference
 
 MIB = 1 << 20
 STAMP = Stamp(created_at="2026-01-02T03:04:05Z", tool_version="0.1.0", host_fingerprint="sha256:0123456789abcdef")
@@ -37,39 +37,36 @@ def prepared(case: Case, divisor: int = 1) -> Work:
     return work
 
 
-class Values(NamedTuple):
-    """A tensor: what it would be made of, drawn only when somebody looks."""
+class Values:
+    """A tensor whose elements are made when somebody looks."""
 
-    shape: tuple[int, ...]
-    seed: int
-    product_of: tuple["Values", "Values", float] | None = None
+    def __init__(self, shape: tuple[int, ...], make: Callable[[], list[Any]]) -> None:
+        self.shape = shape
+        self._make = make
 
     @property
     def nbytes(self) -> int:
         """As if every element were fp32."""
         return 4 * prod(self.shape)
 
-    def tolist(self) -> list[list[float]]:
-        if self.product_of is None:
-            return _drawn(self.shape, self.seed)
-        x, weight, error = self.product_of
-        return [[value + error for value in row] for row in _product(x.shape, x.seed, weight.shape, weight.seed)]
+    def tolist(self) -> list[Any]:
+        return self._make()
 
 
-@cache
-def _drawn(shape: tuple[int, ...], seed: int) -> list[list[float]]:
-    random = Random(seed)
-    return [[float(random.randrange(-128, 128)) for _ in range(shape[1])] for _ in range(shape[0])]
+def given(values: Sequence[Any]) -> Values:
+    shape, inner = [], values
+    while isinstance(inner, Sequence):
+        shape.append(len(inner))
+        inner = inner[0]
+    return Values(tuple(shape), lambda: [*values])
 
 
-@cache
-def _product(shape: tuple[int, ...], seed: int, other: tuple[int, ...], other_seed: int) -> list[list[float]]:
-    x, weight = _drawn(shape, seed), _drawn(other, other_seed)
-    return [[sum(map(float.__mul__, row, column)) for column in weight] for row in x]
+def plus(nested: Any, error: float) -> Any:
+    return [plus(inner, error) for inner in nested] if isinstance(nested, list) else nested + error
 
 
 class FakeAdapter(HardwareAdapter[Values]):
-    """Rates in GFLOP/s by (format, implementation) and GB/s; `before` runs before every operation and may raise."""
+    """Rates in GFLOP/s by (format, implementation), ns of a rope, GB/s; `before` every operation may raise."""
 
     memory_fence_scope: FenceScope = "system"
 
@@ -82,6 +79,7 @@ class FakeAdapter(HardwareAdapter[Values]):
             ("fp16", "plain"): 40.0,
             ("int8", "plain"): 800.0,
         }
+        self.ropes = {"slow": 8e6, "fast": 2e6}
         self.gb_s = 40.0
         self.wrong: dict[tuple[str, str], float] = {}
         self.before: Callable[[str], None] = lambda operation: None
@@ -93,10 +91,12 @@ class FakeAdapter(HardwareAdapter[Values]):
         self.open()
 
     def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
-        ok = bool(self.implementations(primitive, dtype))
+        ok = bool(self.implementations(primitive, dtype)) and prod(shape) < 4000  # python would be slow
         return Support(ok=ok, reason="" if ok else f"no {primitive} in {dtype}")
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        if primitive is Primitive.ROPE:
+            return tuple(self.ropes) if dtype in {"fp32", "bf16"} else ()
         return tuple(name for known, name in self.linears if known == dtype and primitive is Primitive.LINEAR)
 
     def _copy(self, source: Values, target: Values, *, non_blocking: bool, queue: int) -> Event:
@@ -137,24 +137,44 @@ class FakeAdapter(HardwareAdapter[Values]):
         return MemoryReading(total_bytes=16 << 30, free_bytes=12 << 30)
 
     def _allocate(self, nbytes: int, alignment: int) -> Values:
-        return Values((nbytes,), 0)
+        return Values((nbytes,), lambda: [0] * nbytes)
 
     def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> Values:
-        return Values((nbytes,), 0)
+        return self._allocate(nbytes, alignment)
 
     def _from_host(self, values: Sequence[Any], dtype: str) -> Values:
-        return Values((len(values),), 0)
+        return given(values)
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> Values:
         self.before(f"random {dtype} {' '.join(map(str, shape))}")
-        return Values(shape, seed)
+        return Values(shape, lambda: numerics.values(shape, dtype, seed))
 
     def _prepare_linear(self, weight: Values, bias: Values | None, dtype: str, implementation: str) -> Linear[Values]:
         rate = self.linears[dtype, implementation]
         error = self.wrong.get((dtype, implementation), 0.0)
 
         def linear(x: Values) -> Values:
-            self._work(f"{dtype} {implementation} {x.shape[0]}", 2.0 * x.shape[0] * x.shape[1] * weight.shape[0] / rate)
-            return Values((x.shape[0], weight.shape[0]), 0, (x, weight, error))
+            (m, k), n = x.shape, weight.shape[0]
+            self._work(f"{dtype} {implementation} {m}", 2.0 * m * k * n / rate)
+            return Values((m, n), lambda: self._table(x, weight, bias, error))
 
         return linear
+
+    def _table(self, x: Values, weight: Values, bias: Values | None, error: float) -> list[Any]:
+        m, n = x.shape[0], weight.shape[0]
+        points = product(range(m), range(n))
+        flat = reference.linear(x.tolist(), weight.tolist(), bias.tolist() if bias else None, points)
+        return [plus(flat[i : i + n], error) for i in range(0, m * n, n)]
+
+    def _rope(self, heads: Values, cosines: Values, sines: Values, implementation: str | None) -> Values:
+        name = implementation or "slow"
+        self._work(f"rope {name}", self.ropes[name])
+        error = self.wrong.get(("rope", name), 0.0)
+        shape = heads.shape
+
+        def rotated() -> list[Any]:
+            flat = plus(reference.rope(heads.tolist(), cosines.tolist(), sines.tolist()), error)
+            rows = [flat[i : i + shape[2]] for i in range(0, len(flat), shape[2])]
+            return [rows[i : i + shape[1]] for i in range(0, len(rows), shape[1])]
+
+        return Values(shape, rotated)

@@ -31,13 +31,13 @@ def test_a_fast_implementation_that_is_wrong_is_refused_with_its_error() -> None
     adapter.wrong = {("bf16", "packed"): 16.0}
     choice = choose(adapter)
     assert choice.implementation == "plain"
-    assert choice.refused == {"packed": "wrong by 1 standard deviations"}
+    assert "is allowed in bf16" in choice.refused["packed"]
 
 
 def test_int8_must_be_exact() -> None:
     adapter = FakeAdapter()
     adapter.wrong = {("int8", "plain"): 1.0}
-    with pytest.raises(ArithmeticError, match="plain: wrong by"):
+    with pytest.raises(ArithmeticError, match=r"plain: .* 0 is allowed in int8"):
         choose(adapter, "int8")
 
 
@@ -49,7 +49,7 @@ def test_an_implementation_that_raises_leaves_the_other() -> None:
             raise NotImplementedError("no such kernel")
 
     adapter.before = explode
-    assert choose(adapter).refused == {"packed": "NotImplementedError: no such kernel"}
+    assert "NotImplementedError: no such kernel" in choose(adapter).refused["packed"]
 
 
 def test_an_earlier_choice_is_kept_without_a_contest() -> None:

@@ -1,0 +1,172 @@
+"""Section of the primitives: every implementation that is right, in turn, and the one that won."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from vllm_probe.bench.facts import Sheet
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.section import Section
+from vllm_probe.bench.timing import Case, Reading, Work, absent
+from vllm_probe.core import codec
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.values import ENGINE_DTYPES
+from vllm_probe.vendors.conformance import gate
+from vllm_probe.vendors.mapper import Choice, choose
+
+_HEADS, _KV_HEADS, _HEAD_DIM = 16, 8, 128
+"""Of Qwen3-Embedding-0.6B: https://huggingface.co/Qwen/Qwen3-Embedding-0.6B/blob/main/config.json."""
+
+_TOKENS = 1024
+_LENGTHS = (32, 128, 512)
+_BLOCKS, _BLOCK_BYTES = 64, 256 << 10
+
+
+class PrimitivesSection(Section):
+    """`/primitives` without linear, which the matrix products choose.
+
+    Attributes:
+        choices: implementation by primitive and number format.
+    """
+
+    name = "primitives"
+
+    def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
+        super().__init__(adapter, plan)
+        self.choices: dict[tuple[Primitive, str], Choice] = {}
+        self._pairs = [
+            (primitive, dtype)
+            for primitive in Primitive
+            for dtype in (("int8",) if primitive is Primitive.SWAP else ENGINE_DTYPES)
+            if primitive is not Primitive.LINEAR and _runs_well(adapter, primitive, dtype)
+        ]
+
+    def total(self) -> int:
+        """Every implementation of every pair, of attention at every length."""
+        return sum(len(self._cases(*pair)) for pair in self._pairs)
+
+    def batches(self) -> Iterator[Sequence[Case]]:
+        """All at once."""
+        yield [case for pair in self._pairs if pair not in self.choices for case in self._cases(*pair)]
+
+    def write(self, sheet: Sheet) -> None:
+        """The choice of each pair whose implementations have all been timed."""
+        for primitive in Primitive:
+            if primitive is not Primitive.LINEAR:
+                sheet.put(f"/primitives/{primitive}", {}, self._gap(primitive).measurement)
+        for primitive, dtype in self._pairs:
+            choice = self.choices.get((primitive, dtype)) or self._choice(primitive, dtype)
+            if choice:
+                value = {key: item for key, item in asdict(choice).items() if item}
+                about = Measurement(source="measured", status="measured", method=_METHODS[primitive])
+                sheet.put(f"/primitives/{primitive}/{dtype}", value, about)
+
+    def restore(self, partial: Capability) -> None:
+        """Choices that were made."""
+        for primitive, dtype in self._pairs:
+            if found := partial.primitives.get(primitive, {}).get(dtype):
+                self.choices[primitive, dtype] = codec.from_json(Choice, found)
+
+    def _gap(self, primitive: Primitive) -> Reading:
+        if any(known is primitive for known, _ in self._pairs):
+            return self.pending
+        return absent("unsupported", f"the adapter has no {primitive} in a format that this device computes in")
+
+    def _choice(self, primitive: Primitive, dtype: str) -> Choice | None:
+        """Of what was measured: seconds by implementation, summed over the shapes."""
+        cases = self._cases(primitive, dtype)
+        found = {case.key: self.readings.get(case.key) for case in cases}
+        if any(reading is None for reading in found.values()):
+            return None
+        names = self.adapter.implementations(primitive, dtype)
+        by_name = {name: [found[case.key] for case in cases if case.key[0].endswith(f" {name}")] for name in names}
+        times = {
+            name: sum(each.value for each in readings if each and each.value is not None) / 1e6
+            for name, readings in by_name.items()
+            if all(each and each.value is not None for each in readings)
+        }
+        refused = {
+            name: next(each.measurement.reason or "" for each in readings if each and each.value is None)
+            for name, readings in by_name.items()
+            if name not in times
+        }
+        return choose(names, times, refused) if times else None
+
+    def _cases(self, primitive: Primitive, dtype: str) -> list[Case]:
+        points = _LENGTHS if primitive is Primitive.ATTENTION else (0,)
+        return [
+            Case(
+                key=(f"{primitive} {dtype} {name}", point),
+                title=f"{primitive} {dtype} {name}" + (f" {point} tokens" if point else ""),
+                unit="us",
+                prepare=partial(self._prepare, primitive, dtype, name, point),
+                optional=True,
+            )
+            for name in self.adapter.implementations(primitive, dtype)
+            for point in points
+        ]
+
+    def _prepare(self, primitive: Primitive, dtype: str, name: str, point: int, divisor: int) -> Work | Reading:
+        if point in {0, _LENGTHS[0]} and (reason := gate(self.adapter, primitive, dtype, name)):
+            return absent("error", reason)
+        call = _WORK[primitive](self.adapter, dtype, name, point, _TOKENS // divisor)
+        return Work(calls=(call,), amount=None, method=_METHODS[primitive], implementation=name)
+
+
+def _runs_well(adapter: HardwareAdapter[Any], primitive: Primitive, dtype: str) -> bool:
+    """Whether it runs, in a format that the device does not convert at a cost."""
+    support = adapter.supports(primitive, dtype)
+    return support.ok and not support.reason
+
+
+def _attention(adapter: HardwareAdapter[Any], dtype: str, name: str, length: int, tokens: int) -> Callable[[], object]:
+    query, key, value = (
+        adapter.random((tokens, heads, _HEAD_DIM), dtype, seed)
+        for seed, heads in enumerate((_HEADS, _KV_HEADS, _KV_HEADS))
+    )
+    lengths = [length] * (tokens // length)
+    return partial(adapter.attention, query, key, value, lengths, causal=True, implementation=name)
+
+
+def _rope(adapter: HardwareAdapter[Any], dtype: str, name: str, _: int, tokens: int) -> Callable[[], object]:
+    heads = adapter.random((tokens, _HEADS + _KV_HEADS, _HEAD_DIM), dtype, 0)
+    cosines, sines = (adapter.random((tokens, _HEAD_DIM // 2), dtype, seed) for seed in (1, 2))
+    return partial(adapter.rope, heads, cosines, sines, implementation=name)
+
+
+def _rms_norm(adapter: HardwareAdapter[Any], dtype: str, name: str, _: int, tokens: int) -> Callable[[], object]:
+    width = _HEADS * _HEAD_DIM // 2
+    rows, weight = adapter.random((tokens, width), dtype, 0), adapter.random((width,), dtype, 1)
+    return partial(adapter.rms_norm, rows, weight, 1e-6, implementation=name)
+
+
+def _quantize(adapter: HardwareAdapter[Any], dtype: str, name: str, _: int, tokens: int) -> Callable[[], object]:
+    rows = adapter.random((tokens, _HEADS * _HEAD_DIM), dtype, 0)
+    return partial(adapter.quantize, rows, implementation=name)
+
+
+def _swap(adapter: HardwareAdapter[Any], dtype: str, name: str, _: int, tokens: int) -> Callable[[], object]:  # noqa: ARG001 - as the others
+    count = _BLOCKS * tokens // _TOKENS
+    pool, host = adapter.allocate(2 * count * _BLOCK_BYTES), adapter.allocate_pinned(count * _BLOCK_BYTES)
+    blocks = [*range(0, 2 * count, 2)]
+    return partial(adapter.swap, pool, blocks, host, block_bytes=_BLOCK_BYTES, to_device=False, implementation=name)
+
+
+_WORK: dict[Primitive, Callable[[HardwareAdapter[Any], str, str, int, int], Callable[[], object]]] = {
+    Primitive.ATTENTION: _attention,
+    Primitive.ROPE: _rope,
+    Primitive.RMS_NORM: _rms_norm,
+    Primitive.QUANTIZE: _quantize,
+    Primitive.SWAP: _swap,
+}
+_METHODS = {
+    Primitive.ATTENTION: f"{_TOKENS} tokens in sequences of {', '.join(map(str, _LENGTHS))}, causal, {_HEADS} heads of "
+    f"{_HEAD_DIM} over {_KV_HEADS}; seconds summed",
+    Primitive.ROPE: f"[{_TOKENS}, {_HEADS + _KV_HEADS}, {_HEAD_DIM}]",
+    Primitive.RMS_NORM: f"[{_TOKENS}, {_HEADS * _HEAD_DIM // 2}]",
+    Primitive.QUANTIZE: f"[{_TOKENS}, {_HEADS * _HEAD_DIM}]",
+    Primitive.SWAP: f"every second of {2 * _BLOCKS} blocks of {_BLOCK_BYTES >> 10} KiB to the host",
+}
