@@ -84,7 +84,7 @@ class CpuAdapter(TorchAdapter):
     def _limit_width(self, lanes: int) -> bool:
         for name, value in LIMITS.get(lanes, {}).items():
             self._host.set_env(name, value)
-        return torch.backends.cpu.get_cpu_capability() == CAPABILITIES[lanes]
+        return lanes not in CAPABILITIES or bool(torch.backends.cpu.get_cpu_capability() == CAPABILITIES[lanes])
 
     def _telemetry(self) -> Telemetry:
         return self._sensors.read()

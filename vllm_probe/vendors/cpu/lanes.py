@@ -17,8 +17,8 @@ LIMITS = {
 }
 """fp32 lanes to the variables that keep vectors at that width."""
 
-CAPABILITIES = {16: "AVX512", 8: "AVX2", 4: "DEFAULT"}
-"""fp32 lanes to ATen's word for what it uses."""
+CAPABILITIES = {8: "AVX2", 4: "DEFAULT"}
+"""Limited lanes to ATen's word for what it then uses."""
 
 
 def lanes_of(isa: Iterable[str]) -> tuple[int, ...]:
