@@ -139,8 +139,17 @@ def test_weights_are_packed_where_onednn_can(adapter: CpuAdapter) -> None:
     assert adapter.implementations(Primitive.LINEAR, "fp32") == ("onednn_prepacked", "aten")
     assert adapter.implementations(Primitive.LINEAR, "int8") == ("int_mm",)
     assert adapter.implementations(Primitive.LINEAR, "int4") == ()
+    assert adapter.implementations(Primitive.ROPE, "bf16") == ("blocked", "eager", "naive")
     with pytest.raises(UnknownName):
         adapter.prepare_linear(adapter.random((8, 8), "fp32", 0), None, "fp32", "magic")
+
+
+def test_an_implementation_that_is_not_there_is_refused_by_name(adapter: CpuAdapter) -> None:
+    rows, table = adapter.random((2, 3, 8), "fp32", 1), adapter.random((2, 4), "fp32", 2)
+    with pytest.raises(UnknownName, match="rope has no implementation 'magic'"):
+        adapter.rope(rows, table, table, implementation="magic")
+    with pytest.raises(UnknownName, match="attention has no implementation 'magic'"):
+        adapter.attention(rows, rows, rows, [2], causal=True, implementation="magic")
 
 
 def test_a_format_without_arithmetic_is_refused_or_said() -> None:

@@ -51,8 +51,11 @@ class CpuAdapter(TorchAdapter):
         """As torch, and before `aten` `onednn_prepacked`, which does not reorder the weight in every call.
 
         Attention prefers `bmm` in bf16 where these processors multiply it: torch's fused kernel multiplies in fp32.
+        Rope and quantize prefer `blocked`: their operands are larger than a cache.
         """
         names = super().implementations(primitive, dtype)
+        if "blocked" in names:
+            return ("blocked", *(name for name in names if name != "blocked"))
         if primitive is Primitive.ATTENTION and dtype == "bf16" and self._computes(dtype):
             return tuple(sorted(names))
         return (_PREPACKED, *names) if primitive is Primitive.LINEAR and "aten" in names and _packs(dtype) else names

@@ -6,25 +6,27 @@ from itertools import accumulate
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch.nn import functional
 
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.errors import UnknownName
 from vllm_probe.core.primitive import Done, Event, Linear, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
-from vllm_probe.vendors.torchbase.attention import fused, in_blocks
+from vllm_probe.vendors.torchbase.attention import ATTENTION
+from vllm_probe.vendors.torchbase.linear import WEIGHT_ONLY, dense, integer, weight_only_formats
 from vllm_probe.vendors.torchbase.rowwise import QUANTIZE, RMS_NORM, ROPE
+from vllm_probe.vendors.torchbase.swapping import SWAP
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
 """Capability word to torch's number format."""
 
 _FLOATING = {
-    Primitive.ATTENTION: ("sdpa", "bmm"),
+    Primitive.ATTENTION: tuple(ATTENTION),
     Primitive.RMS_NORM: tuple(RMS_NORM),
     Primitive.ROPE: tuple(ROPE),
     Primitive.QUANTIZE: tuple(QUANTIZE),
 }
+_LINEAR = {"aten": dense, "int_mm": integer}
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _BLOCK = 1 << 20
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -67,10 +69,14 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
         """Linear: `aten` (torch's own), `int_mm` (int8 to int32); attention: `sdpa` (fused), `bmm` (scores stored).
 
-        RMS norm: `eager` (operator by operator), `aten` (torch's own); rope: `eager`.
+        RMS norm: `eager` (operator by operator), `aten` (torch's own); rope: `eager` (by halves, in place), `blocked`
+        (whole heads, in parts that a cache holds), `naive` (as models are written); quantize: `eager`, `blocked`; swap,
+        in any format: `gathered` (one transfer), `blocks` (one for each).
         """
         if primitive is Primitive.LINEAR:
             return self.linears.get(dtype, ())
+        if primitive is Primitive.SWAP:
+            return tuple(SWAP)
         return _FLOATING.get(primitive, ()) if dtype in {"fp32", "bf16", "fp16"} else ()
 
     def tensor(self, data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -118,7 +124,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         implementation: str | None,
     ) -> torch.Tensor:
         """Sequences of one length share a call without padding; neighbours of one length are not even copied."""
-        attend = in_blocks if implementation == "bmm" else fused
+        attend = self._chosen(ATTENTION, Primitive.ATTENTION, query, implementation)
         starts_of: dict[int, list[int]] = {}
         for start, length in zip(accumulate(lengths, initial=0), lengths, strict=False):
             if length:
@@ -177,11 +183,11 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         return int(tensor.data_ptr())
 
     def _from_host(self, values: Sequence[Any], dtype: str) -> torch.Tensor:
-        return self.tensor(values, DTYPES[dtype])
+        return self.tensor(values, self._format(dtype))
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> torch.Tensor:
         """Values repeat after 2**20 elements: drawing is serial, copying lets all threads touch the memory first."""
-        out = torch.empty(shape, dtype=DTYPES[dtype], device=self.torch_device)
+        out = torch.empty(shape, dtype=self._format(dtype), device=self.torch_device)
         generator = torch.Generator().manual_seed(seed)
         size = (min(out.numel(), _BLOCK),)
         if dtype == "int8":
@@ -197,13 +203,32 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     def _prepare_linear(
         self, weight: torch.Tensor, bias: torch.Tensor | None, dtype: str, implementation: str
     ) -> Linear[torch.Tensor]:
-        if implementation == "aten":
-            weight = weight.to(self.torch_device, DTYPES[dtype])
-            bias = None if bias is None else bias.to(weight.device, weight.dtype)
-            return lambda rows: functional.linear(rows, weight, bias)
-        if implementation == "int_mm":
-            columns, multiply = weight.t().contiguous(), torch._int_mm  # noqa: SLF001 - has no public name
-            if bias is None:
-                return lambda rows: multiply(rows, columns)
-            return lambda rows: multiply(rows, columns).add_(bias)
-        raise UnknownName(f"linear in {dtype} has no implementation {implementation!r}", hint="see implementations()")
+        prepare = _LINEAR.get(implementation)
+        if prepare is None:
+            raise UnknownName(
+                f"linear in {dtype} has no implementation {implementation!r}", hint="see implementations()"
+            )
+        weight = weight.to(self.torch_device, self._format(dtype))
+        kind = torch.int32 if dtype == "int8" else weight.dtype
+        return prepare(weight, None if bias is None else bias.to(weight.device, kind))
+
+    def _weight_only_formats(self) -> tuple[str, ...]:
+        return weight_only_formats(torch.device(self.torch_device).type)
+
+    def _prepare_weight_only(self, weight: torch.Tensor, dtype: str) -> Linear[torch.Tensor]:
+        return WEIGHT_ONLY[dtype](weight)
+
+    def _swap(
+        self,
+        pool: torch.Tensor,
+        blocks: Sequence[int],
+        host: torch.Tensor,
+        block_bytes: int,
+        to_device: bool,
+        implementation: str | None,
+    ) -> None:
+        self._chosen(SWAP, Primitive.SWAP, pool, implementation)(pool, blocks, host, block_bytes, to_device)
+
+    def _format(self, dtype: str) -> torch.dtype:
+        """What holds a number in the format that a capability calls `dtype`."""
+        return DTYPES[dtype]

@@ -51,3 +51,7 @@ def in_blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 def _seen(heads: torch.Tensor, count: int) -> torch.Tensor:
     """The first `count` tokens of `heads` [heads, tokens, head_dim]; those of one head in strides that need no copy."""
     return heads[0, :count].unsqueeze(0) if len(heads) == 1 else heads[:, :count]
+
+
+ATTENTION = {"sdpa": fused, "bmm": in_blocks}
+"""Name to an implementation of `HardwareAdapter.attention` on one batch of equal lengths."""
