@@ -38,7 +38,7 @@ def bench(
         UnknownName: `only` names no measurement.
         Interrupted: on Ctrl-C, with the place of the partial document.
     """
-    from vllm_probe.bench.plan import GROUPS, make_plan
+    from vllm_probe.bench.plan import QUICK, make_plan
     from vllm_probe.bench.store import measure
     from vllm_probe.core.codec import dumps
     from vllm_probe.core.files import make_folder, require_writable, write_private
@@ -52,7 +52,7 @@ def bench(
     every = device == "all"
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)
-    if only and only < set(GROUPS):
+    if only and not only >= QUICK:
         _log.warning("only %s is measured: the result is not kept for this machine", ", ".join(sorted(only)))
         state = None
     try:

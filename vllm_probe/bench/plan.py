@@ -9,7 +9,7 @@ from vllm_probe.core.errors import UnknownName
 GROUPS = ("gemm", "memory", "weight-only", "primitives")
 """Names that `--only` takes."""
 
-_QUICK = frozenset({"gemm", "memory"})
+QUICK = frozenset({"gemm", "memory"})
 """What `--quick` measures unless `--only` says otherwise."""
 
 _MIB = 1 << 20
@@ -63,7 +63,7 @@ class BenchPlan:
         """Why `group` has no values: it was left out, or its turn has not come."""
         if group in self.groups:
             return "not run yet"
-        return f"{'--quick' if self.quick and self.groups == _QUICK else '--only'} leaves {group} out"
+        return f"{'--quick' if self.quick and self.groups == QUICK else '--only'} leaves {group} out"
 
 
 def make_plan(device: Device, quick: bool, only: frozenset[str], expectations: Expectations | None = None) -> BenchPlan:
@@ -84,7 +84,7 @@ def make_plan(device: Device, quick: bool, only: frozenset[str], expectations: E
     quarter = (device.memory.usable_bytes or 4096 * _MIB) // 4
     return BenchPlan(
         quick=quick,
-        groups=only or (_QUICK if quick else frozenset(GROUPS)),
+        groups=only or (QUICK if quick else frozenset(GROUPS)),
         point_rows=256 if quick else 512,
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,

@@ -1,7 +1,7 @@
 """Every expected failure, with its code, its exit code and what the user can do.
 
 ProbeError
-├── AnswerIsNo (1)          does-not-fit, not-valid, device-busy
+├── AnswerIsNo (1)          does-not-fit, not-valid, device-busy, slower
 ├── InputError (2)          bad-usage, unreadable-file, invalid-json, schema-violation, unsupported-version,
 │                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
 │                           port-in-use, replay-refused
@@ -55,6 +55,12 @@ class DeviceBusy(AnswerIsNo):
     """The device did not become free within the busy timeout."""
 
     code = "device-busy"
+
+
+class Slower(AnswerIsNo):
+    """A measured value is slower than in the document that it was compared with."""
+
+    code = "slower"
 
 
 class InputError(ProbeError):

@@ -37,6 +37,10 @@ def bench(
     only: Annotated[
         str | None, typer.Option(metavar="LIST", help="Measure these only: gemm, memory.", show_default="everything")
     ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Say what is slower than in that document; exit 1 if anything is."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measures number formats and memory of a device, and writes them down as its capability document.
@@ -46,6 +50,7 @@ def bench(
     from vllm_probe import api
 
     ctx.obj.refuse_replay("bench")
+    baseline = _baseline(ctx, compare, device) if compare else None
     chosen = frozenset(filter(None, (word.strip() for word in (only or "").split(","))))
     with ctx.obj.progress("bench") as progress:
         made = api.bench(ctx.obj.host, device=device, quick=quick, only=chosen, output=emit, progress=progress)
@@ -56,6 +61,41 @@ def bench(
             ctx.obj.say(disturbed)
     if emit and not as_json:
         ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL{_naming(made, emit, device)}")
+    if baseline:
+        _judge(ctx, baseline, made[0], as_json)
+
+
+def _baseline(ctx: typer.Context, name: str, device: str | None) -> "tuple[str, Capability]":
+    """The document to compare with, read before anything is measured."""
+    from vllm_probe import api
+    from vllm_probe.core.errors import BadUsage
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import named_capability
+
+    if device == "all":
+        raise BadUsage("--compare takes the document of one device", hint="name the device with --device")
+    host = ctx.obj.host
+    path, document = named_capability(name, api.discover(host), host_fingerprint(host))
+    return str(path), document
+
+
+def _judge(ctx: typer.Context, baseline: "tuple[str, Capability]", made: "Capability", as_json: bool) -> None:
+    """Says what changed against the baseline.
+
+    Raises:
+        Slower: a value is.
+    """
+    from vllm_probe.core.errors import Slower
+    from vllm_probe.vendors.difference import compare
+
+    found = compare(*baseline, "this run", made)
+    if not as_json:
+        from vllm_probe.cli.render import difference
+
+        ctx.obj.show(difference.render(found))
+    if slower := [change.pointer for change in found.changes if change.outcome == "SLOWER"]:
+        message = f"{len(slower)} of the measured values are slower than in {baseline[0]}: {', '.join(slower)}"
+        raise Slower(message, hint="run it again on an idle machine; `vllm-probe doctor` looks for throttling")
 
 
 def disturbance(document: "Capability") -> str | None:
