@@ -30,13 +30,18 @@ class Expected:
     usual: tuple[float, float] | None = None
 
     def limits(self, clock_mhz: float | None) -> tuple[float | None, float | None]:
-        """Lowest value that is normal, and the peak, at the observed clock or else the known one."""
+        """Lowest value that is normal, and the most that is possible, at the observed clock or else the known one.
+
+        Unobserved, the clock may have been what others reached with it, which on boosting cards is over the data sheet.
+        """
         scale = clock_mhz / self.at_mhz if clock_mhz and self.at_mhz else 1.0
         known = clock_mhz is not None or self.is_own_clock
         low = _SHORT * self.usual[0] if self.usual else None
         if low is None and self.slowest is not None and known:
             low = _LOW * self.slowest * scale
-        return low, None if self.fastest is None else self.fastest * scale
+        if self.fastest is None or clock_mhz or not self.usual:
+            return low, None if self.fastest is None else self.fastest * scale
+        return low, max(self.fastest, self.usual[1])
 
 
 class Judged(NamedTuple):

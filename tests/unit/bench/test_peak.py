@@ -78,6 +78,12 @@ def test_published_values_say_better_than_the_data_sheet_what_is_low() -> None:
     assert [judge(value, expected.value("/dma/h2d_pinned_gb_s")).verdict for value in (18.0, 30.0)] == ["low", "normal"]
 
 
+def test_what_others_reached_is_not_impossible_while_the_clock_is_not_known() -> None:
+    card = Expected(slowest=165.0, fastest=165.0, at_mhz=2520.0, usual=(170.0, 179.0))
+    assert [judge(value, card).verdict for value in (179.0, 187.0, 189.0)] == ["normal", "normal", "suspect"]
+    assert [judge(179.0, card, mhz).verdict for mhz in (2520.0, 2740.0)] == ["suspect", "normal"]
+
+
 def test_published_values_are_found_by_the_name_of_the_descriptor() -> None:
     assert set(published("gb10")) >= {"/compute_units/bf16/throughput_gflops", "/memory/read_gb_s"}
     assert all(0 < least <= most for least, most in published("gb10").values())
