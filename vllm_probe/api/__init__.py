@@ -1,5 +1,6 @@
 """The verbs as functions: the only place that wires the packages together."""
 
+from vllm_probe.api.adapters import check_adapter, scaffold_adapter
 from vllm_probe.api.looking import descriptors, discover, doctor, inventory, open_host, search
 from vllm_probe.api.measuring import bench
 from vllm_probe.api.negotiating import negotiate, next_step, refusal
@@ -7,6 +8,7 @@ from vllm_probe.api.serving import load_runtime, require_bundled, serve, serving
 
 __all__ = [
     "bench",
+    "check_adapter",
     "descriptors",
     "discover",
     "doctor",
@@ -17,6 +19,7 @@ __all__ = [
     "open_host",
     "refusal",
     "require_bundled",
+    "scaffold_adapter",
     "search",
     "serve",
     "serving_config",

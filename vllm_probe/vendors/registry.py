@@ -131,6 +131,12 @@ class PortableDeviceManager:
             MissingExtra: torch is not installed.
             PluginRefused: the adapter cannot be imported.
         """
+        adapter = self.new_adapter(device)
+        adapter.set_device(device)
+        return adapter
+
+    def new_adapter(self, device: Device) -> "HardwareAdapter[Any]":
+        """As `adapter_for`, and not yet set to any device."""
         plugin = self.plugin_for(device.vendor)
         factory = self._adapters.get(device.adapter or device.vendor)
         if factory is None:
@@ -139,9 +145,7 @@ class PortableDeviceManager:
                     f"nothing installed here runs {device.id} ({device.vendor})", hint="see `vllm-probe adapter list`"
                 )
             factory = _load_adapter(plugin.name, plugin.adapter)
-        adapter = factory(self.host)
-        adapter.set_device(device)
-        return adapter
+        return factory(self.host)
 
     def checks(self) -> tuple[Check, ...]:
         """The doctor's checks of every plug-in; a plug-in whose checks cannot be imported joins `refused`."""

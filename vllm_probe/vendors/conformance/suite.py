@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from vllm_probe.core.device import Device
+from vllm_probe.core.document import Document
 from vllm_probe.core.progress import Progress, silent
+from vllm_probe.core.values import Natural
 from vllm_probe.vendors.conformance import bringup, execution, memory, transfers
 from vllm_probe.vendors.conformance.outcome import (
     PASSED,
@@ -40,6 +42,29 @@ class Result:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConformanceReport(Document):
+    """What the suite found on one device.
+
+    Attributes:
+        vendor: name of the plug-in.
+        adapter: class that was checked.
+        device: id of the device.
+        passed: number of checks that found it right.
+        failed: number of checks that found it wrong.
+        skipped: number of checks that had nothing to look at.
+        results: every check, in order.
+    """
+
+    vendor: str
+    adapter: str
+    device: str
+    passed: Natural
+    failed: Natural
+    skipped: Natural
+    results: tuple[Result, ...]
+
+
 def run_suite(
     make: Callable[[], Adapter], device: Device, *, samples: int = SAMPLES, progress: Progress = silent
 ) -> tuple[Result, ...]:
@@ -58,8 +83,7 @@ def run_suite(
     if not opened.ok:
         return (opened,)
     try:
-        checks = (*bringup.CHECKS, *memory.CHECKS, *transfers.CHECKS, *_execution(adapter), bringup.REOPENING)
-        results = [opened]
+        checks, results = all_checks(adapter), [opened]
         for number, check in enumerate(checks):
             progress(check.name, number, len(checks))
             results.append(_judged(check, subject))
@@ -67,6 +91,11 @@ def run_suite(
         return tuple(results)
     finally:
         adapter.close()
+
+
+def all_checks(adapter: Adapter) -> tuple[Check, ...]:
+    """Those that every adapter gets, and those of what this one says that it has."""
+    return (*bringup.CHECKS, *memory.CHECKS, *transfers.CHECKS, *_execution(adapter), bringup.REOPENING)
 
 
 def _open(subject: Subject) -> Outcome:
