@@ -132,8 +132,12 @@ def bodies(engine: Engine, names: tuple[str, ...], *, takes_token_ids: bool) -> 
     _restrict(embeddings, "dimensions", minimum=1 if engine.spec.is_matryoshka else width, maximum=width)
     limits = {"minimum": reader.least_tokens, "maximum": engine.config.max_model_len}
     _restrict(embeddings, "truncate_prompt_tokens", anyOf=[{"const": -1}, {"type": "integer", **limits}])
-    for field in ("input_type", "prompt_name"):
+    named = ("input_type", "prompt_name")
+    for field in named:
         _restrict(embeddings, field, enum=list(reader.prompt_names))
+    if reader.prompt_names:  # which no token ids can follow
+        without = {"properties": {field: {"type": "null"} for field in named}}
+        schemas["/v1/embeddings"]["anyOf"] = [{"properties": {"input": {"anyOf": [text, texts]}}}, without]
     for schema in schemas.values():
         _restrict(schema["properties"], "model", enum=list(names))
     return schemas
