@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from vllm_probe.core.values import JsonValue
+
 FileKind: TypeAlias = Literal["file", "dir", "char", "block", "other"]
 CommandStatus: TypeAlias = Literal["exited", "missing", "timeout"]
 
@@ -162,6 +164,14 @@ class Host(Protocol):
 
         Raises:
             LibraryUnavailable: with the loader's text.
+        """
+
+    def isolated(self, function: str, timeout_s: float) -> JsonValue:
+        """What `package.module:function` gives for a host, as JSON, from a child that native libraries may crash.
+
+        Raises:
+            LibraryTimeout: it did not return in time.
+            LibraryUnavailable: it raised that, or its process ended without an answer.
         """
 
     def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:

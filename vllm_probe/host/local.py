@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from vllm_probe.core.errors import CommandMissing, LibraryUnavailable
 from vllm_probe.core.system import CommandResult, CommandStatus, FileKind, FileStat, HostStats, Platform
+from vllm_probe.core.values import JsonValue
 from vllm_probe.host.stats import read_stats
 
 if TYPE_CHECKING:
@@ -140,6 +141,11 @@ class LocalHost:
             return LocalLibrary(ctypes.CDLL(name))
         except OSError as error:
             raise LibraryUnavailable(str(error), hint="run `vllm-probe doctor`") from error
+
+    def isolated(self, function: str, timeout_s: float) -> JsonValue:
+        from vllm_probe.host.isolated import in_child
+
+        return in_child(self, function, timeout_s)
 
     def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
         buffer = bytearray(data)

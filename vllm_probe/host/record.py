@@ -13,6 +13,7 @@ from vllm_probe.core.errors import LibraryUnavailable, RecordingIncomplete, Unwr
 from vllm_probe.core.files import write_private
 from vllm_probe.core.scene import Facts, LibraryFacts, Scene
 from vllm_probe.core.system import Child, CommandResult, FileStat, Host, HostStats, Library, Platform
+from vllm_probe.core.values import JsonValue
 from vllm_probe.core.version import __version__
 from vllm_probe.host.entries import Entry, format_command, format_entry, resolve
 from vllm_probe.host.replay import OWN_VARIABLES, command_key, ioctl_key, not_found
@@ -149,6 +150,11 @@ class RecordingHost:
         from vllm_probe.host.calls import RecordingLibrary
 
         return RecordingLibrary(library, facts.calls)
+
+    def isolated(self, function: str, timeout_s: float) -> JsonValue:  # noqa: ARG002 - no child: it is to be recorded
+        from vllm_probe.host.isolated import answer
+
+        return answer(self, function)
 
     def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
         answer = self._inner.ioctl(path, request, data)
