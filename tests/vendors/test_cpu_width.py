@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName  # noqa: E402
-from vllm_probe.host.local import LocalHost  # noqa: E402
-from vllm_probe.vendors.cpu.adapter import CpuAdapter  # noqa: E402
-from vllm_probe.vendors.cpu.probe import probe  # noqa: E402
+from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
+from vllm_probe.host.local import LocalHost
+from vllm_probe.vendors.cpu.adapter import CpuAdapter
+from vllm_probe.vendors.cpu.probe import probe
 
 SCRIPT = """
 import torch

@@ -72,7 +72,7 @@ def bench(
         target = output / file_name(on.id) if output and every else output or kept
         if target:
             require_writable(target)
-        plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint))
+        plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint), host)
         made.append(measure(manager.adapter_for(on), plan, stamp, target, progress))
         if kept and kept != target:
             write_private(kept, dumps(made[-1]))

@@ -69,8 +69,7 @@ def known_facts(adapter: HardwareAdapter[Any]) -> Sheet:
         sheet.fact(f"/cache/{level}", size)
     _vectors(sheet, device.details.get("isa") or [])
     sheet.fact("/execution/memory_fence_scope", adapter.memory_fence_scope)
-    for pointer in ("/execution/group_width/optimal", "/execution/launch_overhead_us"):
-        sheet.gap(pointer, "skipped", _LATER)
+    sheet.gap("/execution/launch_overhead_us", "skipped", _LATER)
     _leave_out(sheet, "thermal", Thermal(), "skipped", _LATER)
     if on_host:
         _leave_out(sheet, "dma", Dma(), "unsupported", f"{_HOST}, nothing is transferred")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from vllm_probe.bench.expectations import Expectations
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import UnknownName
+from vllm_probe.core.system import Host
 
-GROUPS = ("gemm", "memory", "weight-only", "primitives")
+GROUPS = ("gemm", "memory", "weight-only", "primitives", "group-width")
 """Names that `--only` takes."""
 
 QUICK = frozenset({"gemm", "memory"})
@@ -39,6 +40,7 @@ class BenchPlan:
         operand_bytes: size of the weights of one format that take turns.
         array_bytes: size of each of the three arrays of the memory tests.
         expectations: what the device should give.
+        children: where processes of our own are started, null where none may be.
     """
 
     quick: bool
@@ -58,6 +60,7 @@ class BenchPlan:
     operand_bytes: int
     array_bytes: int
     expectations: Expectations
+    children: Host | None = None
 
     def absence(self, group: str) -> str:
         """Why `group` has no values: it was left out, or its turn has not come."""
@@ -66,7 +69,13 @@ class BenchPlan:
         return f"{'--quick' if self.quick and self.groups == QUICK else '--only'} leaves {group} out"
 
 
-def make_plan(device: Device, quick: bool, only: frozenset[str], expectations: Expectations | None = None) -> BenchPlan:
+def make_plan(
+    device: Device,
+    quick: bool,
+    only: frozenset[str],
+    expectations: Expectations | None = None,
+    children: Host | None = None,
+) -> BenchPlan:
     """A plan for `device`: at most 8 s quick and 30 s in full with start-up, at most 25 % of its memory.
 
     Weights that take turns exceed three times the last-level cache, arrays four times. `only` names the groups
@@ -94,4 +103,5 @@ def make_plan(device: Device, quick: bool, only: frozenset[str], expectations: E
         operand_bytes=min(3 * cache, quarter // 12),
         array_bytes=min(max(4 * cache, 64 * _MIB), _LARGEST_ARRAY_BYTES, quarter // 6),
         expectations=expectations or Expectations(device=device),
+        children=children,
     )

@@ -11,12 +11,19 @@ from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import Case, Stopwatch
 from vllm_probe.bench.weight_only import WeightOnlySection
+from vllm_probe.bench.width import GroupWidthSection
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.progress import Progress
 
-SECTIONS: tuple[type[Section], ...] = (MemorySection, ComputeSection, WeightOnlySection, PrimitivesSection)
+SECTIONS: tuple[type[Section], ...] = (
+    MemorySection,
+    ComputeSection,
+    WeightOnlySection,
+    PrimitivesSection,
+    GroupWidthSection,
+)
 """In the order in which they run."""
 
 
