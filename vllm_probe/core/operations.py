@@ -73,8 +73,8 @@ class Operations(BringUp, Generic[Tensor]):
     ) -> Linear[Tensor]:
         """An operator for `weight` [n, k] in `dtype`, packed as `implementation` wants it.
 
-        The operator takes activations [rows, k] and gives [rows, n]: `dtype`, or int32 for int8. The weight may
-        be released afterwards.
+        The operator takes activations [rows, k] and gives [rows, n]: `dtype`, or int32 for int8 and bf16 for fp8.
+        The weight may be released afterwards.
 
         Args:
             weight: [n, k].

@@ -7,6 +7,7 @@ PLUGIN = VendorPlugin(
     name="amd",
     device_types=("amd", "rocm"),
     probe="vllm_probe.vendors.amd.probe:probe",
+    adapter="vllm_probe.vendors.amd.adapter:AmdAdapter",
     pci_vendors=(0x1002, 0x1022),
     signs=("/dev/dxg",),
     container=ContainerAccess(

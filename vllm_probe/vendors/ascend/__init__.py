@@ -7,6 +7,7 @@ PLUGIN = VendorPlugin(
     name="ascend",
     device_types=("ascend", "npu"),
     probe="vllm_probe.vendors.ascend.probe:probe",
+    adapter="vllm_probe.vendors.ascend.adapter:AscendAdapter",
     pci_vendors=(0x19E5,),
     signs=("/dev/davinci[0-9]*",),
     container=ContainerAccess(

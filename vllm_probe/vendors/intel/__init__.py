@@ -7,6 +7,7 @@ PLUGIN = VendorPlugin(
     name="intel",
     device_types=("intel_xpu", "intel", "xpu"),
     probe="vllm_probe.vendors.intel.probe:probe",
+    adapter="vllm_probe.vendors.intel.adapter:IntelAdapter",
     pci_vendors=(0x8086,),
     signs=("/dev/dxg",),
     container=ContainerAccess(nodes=("/dev/dri",), groups_of=("/dev/dri/renderD*",)),

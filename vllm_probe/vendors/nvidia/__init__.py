@@ -7,6 +7,7 @@ PLUGIN = VendorPlugin(
     name="nvidia",
     device_types=("nvidia", "cuda"),
     probe="vllm_probe.vendors.nvidia.probe:probe",
+    adapter="vllm_probe.vendors.nvidia.adapter:NvidiaAdapter",
     pci_vendors=(0x10DE,),
     signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible"),
     container=ContainerAccess(
