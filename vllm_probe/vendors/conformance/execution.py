@@ -35,7 +35,8 @@ _ROUNDS, _FEW, _MANY = 40, 4, 32
 def primitive_checks(adapter: Adapter) -> Iterator[Check]:
     """One check per implementation of each primitive in each format, per width and per format of narrow weights."""
     for primitive in Primitive:
-        offered = [(d, name) for d in COMPUTE_DTYPES for name in adapter.implementations(primitive, d)]
+        formats = ("int8",) if primitive is Primitive.SWAP else COMPUTE_DTYPES  # a swap moves bytes
+        offered = [(d, name) for d in formats for name in adapter.implementations(primitive, d)]
         if not offered:
             yield Check(f"{primitive}", lambda _: skipped("the adapter has none"))
         for dtype, name in offered:
