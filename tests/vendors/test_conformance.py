@@ -168,13 +168,13 @@ def _with(values: Callable[[list[float]], list[float]], name: str) -> Callable[.
 
 
 def _acausal(self: Complete, *operands: Any) -> NullTensor:
-    *tensors, lengths, _, name = operands
-    return Complete._attention(self, *tensors, lengths, False, name)
+    q, k, v, lengths, _, name = operands
+    return Complete._attention(self, q, k, v, lengths, False, name)
 
 
 def _across_sequences(self: Complete, *operands: Any) -> NullTensor:
-    *tensors, lengths, causal, name = operands
-    return Complete._attention(self, *tensors, [sum(lengths)], causal, name)
+    q, k, v, lengths, causal, name = operands
+    return Complete._attention(self, q, k, v, [sum(lengths)], causal, name)
 
 
 def _truncating(self: Complete, rows: Any, name: str | None) -> Any:

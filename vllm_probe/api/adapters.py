@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_probe.api.looking import judged_devices, open_host
-from vllm_probe.core.errors import BadUsage, DeviceUnavailable, PluginRefused, UnknownName
+from vllm_probe.core.errors import BadUsage, DeviceNotFound, DeviceUnavailable, PluginRefused, UnknownName
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -32,7 +32,12 @@ def check_adapter(
 
     host = host or open_host()
     manager = _only(name, host)
-    on = select_device(judged_devices(manager), device or name, manager)
+    devices = judged_devices(manager)
+    if not devices:
+        causes = "; ".join(finding.cause for finding in manager.probe_devices().findings)
+        found = f"the plug-in {name} finds no device here" + (f": {causes}" if causes else "")
+        raise DeviceNotFound(found, hint="run `vllm-probe doctor`")
+    on = select_device(devices, device or name, manager)
     if not on.usable:
         raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")
     adapter = type(manager.new_adapter(on)).__name__
