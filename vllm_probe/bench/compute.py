@@ -16,6 +16,8 @@ from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
 from vllm_probe.vendors.mapper import Choice
 
+_SLOW = 0.25
+
 
 class ComputeSection(Section):
     """`/compute_units` and `/primitives/linear`.
@@ -67,13 +69,22 @@ class ComputeSection(Section):
             self.choices[dtype] = codec.from_json(Choice, choice)
 
     def _with_curve(self) -> list[LinearFormat]:
-        """All that ran, fastest first; when quick the fastest that needs no quantization, then the fastest of all."""
-        rates = {form: self.readings[form.dtype, self.plan.point_rows].value or 0.0 for form in self._formats}
-        ranking = sorted((form for form in self._formats if rates[form]), key=lambda form: -rates[form])
+        """All but the slow, fastest first; when quick the fastest unquantized one, then the fastest of all."""
+        rates = {form: self._rate(form.dtype) for form in self._formats}
+        running = (form for form in self._formats if rates[form] and not self._is_slow(form.dtype))
+        ranking = sorted(running, key=lambda form: -rates[form])
         if not self.plan.quick:
             return ranking
         plain = [form for form in ranking if form.dtype in ENGINE_DTYPES]
         return list(dict.fromkeys(plain[:1] + ranking[:1]))
+
+    def _rate(self, dtype: str) -> float:
+        reading = self.readings.get((dtype, self.plan.point_rows))
+        return reading.value or 0.0 if reading else 0.0
+
+    def _is_slow(self, dtype: str) -> bool:
+        """Whether nobody would choose it, so that a curve of it is not worth its long time."""
+        return 0 < self._rate(dtype) < _SLOW * max(map(self._rate, ENGINE_DTYPES))
 
     def _compute_unit(self, sheet: Sheet, dtype: str) -> None:
         base, threads = f"/compute_units/{dtype}", self.adapter.device.details.get("threads")
@@ -86,15 +97,17 @@ class ComputeSection(Section):
         sheet.put(f"{base}/throughput_gflops", *best)
         sheet.put(f"{base}/sustained_gflops", *(absent("skipped", "burst only in this release") if curve else gap))
         sheet.fact(f"{base}/max_threads", threads)
-        summary = self._summary(best.measurement, points) if curve else gap.measurement
+        summary = self._summary(dtype, best.measurement, points) if curve else gap.measurement
         sheet.put(f"{base}/curve", [[rows, reading.value] for rows, reading in curve], summary)
         for index, (_, reading) in enumerate(curve):
             sheet.measurements[f"{base}/curve/{index}"] = reading.measurement
 
-    def _summary(self, best: Measurement, points: dict[int, Reading]) -> Measurement:
+    def _summary(self, dtype: str, best: Measurement, points: dict[int, Reading]) -> Measurement:
         """What holds for a whole curve."""
         unmeasured = [str(rows) for rows in self.plan.rows if rows not in points]
         gap = f"not measured at {', '.join(unmeasured)} rows" if unmeasured else ""
+        if gap and self._is_slow(dtype):
+            gap += f": under {_SLOW:g} of the rate of the fastest format"
         return summary(best, {f"{rows} rows": reading for rows, reading in sorted(points.items())}, gap)
 
 

@@ -33,7 +33,8 @@ class BenchPlan:
         most_rounds: rounds that a test gets while its median is not settled and time is left.
         round_s: timed seconds of one test in one round.
         batch_s: shortest batch between two clock readings.
-        soft_s: when it is over, no further point of a curve begins.
+        soft_s: when it is over, no further optional test begins.
+        late_s: when it is over, no process of its own begins either.
         hard_s: when it is over, everything stops.
         cache_bytes: last-level cache that the threads see.
         cache_known: false when `cache_bytes` is an assumption.
@@ -54,6 +55,7 @@ class BenchPlan:
     round_s: float
     batch_s: float = 0.005
     soft_s: float
+    late_s: float
     hard_s: float = 110.0
     cache_bytes: int
     cache_known: bool
@@ -97,7 +99,8 @@ def make_plan(
         point_rows=256 if quick else 512,
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
-        soft_s=4.5 if quick else 22.0,
+        soft_s=4.5 if quick else 17.0,
+        late_s=4.5 if quick else 22.0,
         cache_bytes=cache,
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),

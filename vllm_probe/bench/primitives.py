@@ -104,6 +104,7 @@ class PrimitivesSection(Section):
                 unit="us",
                 prepare=partial(self._prepare, primitive, dtype, name, point),
                 optional=True,
+                share=0.25,
             )
             for name in self.adapter.implementations(primitive, dtype)
             for point in points

@@ -64,6 +64,8 @@ class Case:
         prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows; or measures by itself.
         expected: what such a device should give, null when unknown.
         optional: left out when time is short.
+        share: part of the usual time of a round that it gets.
+        is_late: whether it may still begin when other optional tests may not.
     """
 
     key: tuple[str, int]
@@ -72,6 +74,8 @@ class Case:
     prepare: "Callable[[int], Work | Reading]"
     expected: Expected | None = None
     optional: bool = False
+    share: float = 1.0
+    is_late: bool = False
 
 
 class Reading(NamedTuple):
@@ -110,7 +114,7 @@ class Stopwatch:
         self._watch = Watch(adapter)
         self._plan = plan
         self._start = time.monotonic()
-        self._waiting = 0
+        self._waiting = 0.0
         self._software = ", ".join(f"{name} {version}" for name, version in sorted(adapter.software().items()))
 
     def run(self, cases: Sequence[Case], begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
@@ -121,7 +125,7 @@ class Stopwatch:
         pending, live = deque(cases), deque[_Entry]()
         while pending or live:
             entry = _Entry(pending.popleft()) if pending and len(live) < _WINDOW else live.popleft()
-            self._waiting = len(pending)
+            self._waiting = math.fsum(case.share for case in pending)
             begin(entry.case)
             reading = self._turn(entry)
             if reading is None:
@@ -132,7 +136,7 @@ class Stopwatch:
     def _turn(self, entry: _Entry) -> Reading | None:
         plan = self._plan
         elapsed_s = time.monotonic() - self._start
-        left_s = plan.soft_s - elapsed_s
+        left_s = (plan.late_s if entry.case.is_late else plan.soft_s) - elapsed_s
         if elapsed_s > plan.hard_s or (left_s <= 0 and entry.case.optional and entry.work is None):
             return absent("skipped", "the time for bench was over")
         try:
@@ -157,13 +161,13 @@ class Stopwatch:
                 entry.call_s = self._batch(entry, work, self._batch_size(entry))
 
     def _round(self, entry: _Entry, work: Work) -> None:
-        size = self._batch_size(entry)
-        if entry.call_s < self._plan.round_s:
+        size, round_s = self._batch_size(entry), self._plan.round_s * entry.case.share
+        if entry.call_s < round_s:
             self._batch(entry, work, size)  # what ran before left its own data in the caches
         samples: list[float] = []
         with self._watch() as readings:
             processor_s = self._processor_s()
-            while math.fsum(samples) * size < self._plan.round_s:
+            while math.fsum(samples) * size < round_s:
                 samples.append(self._batch(entry, work, size))
             entry.processor_s += self._processor_s() - processor_s
         entry.timed_s += math.fsum(samples) * size

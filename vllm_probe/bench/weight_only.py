@@ -72,6 +72,7 @@ class WeightOnlySection(Section):
             prepare=partial(self._prepare, dtype, rows),
             expected=self.plan.expectations.compute("bf16"),
             optional=True,
+            share=0.5,
         )
 
     def _prepare(self, dtype: str, rows: int, divisor: int) -> Work:

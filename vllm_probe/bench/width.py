@@ -146,6 +146,7 @@ class GroupWidthSection(Section):
             unit="GFLOP/s",
             prepare=lambda _: self._ask(lanes),
             optional=True,
+            is_late=True,
         )
 
     def _launch(self, lanes: int, dtype: str) -> Case:

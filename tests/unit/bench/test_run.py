@@ -136,3 +136,15 @@ def test_progress_counts_every_test_and_ends_complete() -> None:
     assert seen[0] == ("memory read", 0, 21)
     assert seen[-1][1:] == (21, 21)
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+
+
+def test_a_format_that_nobody_would_choose_gets_a_point_and_no_curve() -> None:
+    adapter = FakeAdapter()
+    adapter.linears["fp16", "plain"] = 124.0
+    document, _ = bench(adapter, replace(plan(), groups=frozenset({"gemm"})))
+    assert [rows for rows, _ in document.compute_units["fp16"].curve] == [512]
+    reason = document.measurements["/compute_units/fp16/curve"].reason or ""
+    assert reason.endswith("4096 rows: under 0.25 of the rate of the fastest format")
+    adapter.linears["fp16", "plain"] = 126.0
+    document, _ = bench(adapter, replace(plan(), groups=frozenset({"gemm"})))
+    assert len(document.compute_units["fp16"].curve) == len(ROWS)

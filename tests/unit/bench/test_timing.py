@@ -170,3 +170,19 @@ def test_after_the_hard_stop_nothing_runs() -> None:
     reading = run(adapter, [case(adapter)], replace(PLAN, soft_s=-1.0, hard_s=-1.0))["a"]
     assert reading == absent("skipped", "the time for bench was over")
     assert adapter.batches == 0
+
+
+def test_a_test_of_which_only_a_rank_is_wanted_gets_its_share_of_the_time() -> None:
+    adapter = FakeAdapter()
+    found = run(adapter, [case(adapter, "whole"), replace(case(adapter, "third"), share=1 / 3)])
+    assert [found[name].measurement.samples for name in ("whole", "third")] == [3 * 9, 3 * 3]
+
+
+def test_a_late_test_may_begin_after_the_other_optional_ones() -> None:
+    adapter = FakeAdapter()
+    late = replace(case(adapter, "late"), optional=True, is_late=True)
+    plan = replace(PLAN, soft_s=0.0, late_s=60.0)
+    found = run(adapter, [replace(case(adapter, "curve"), optional=True), late], plan)
+    assert found["curve"] == absent("skipped", "the time for bench was over")
+    assert found["late"].value == pytest.approx(95.0)
+    assert run(adapter, [late], replace(plan, late_s=0.0))["late"] == absent("skipped", "the time for bench was over")
