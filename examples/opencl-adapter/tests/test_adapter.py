@@ -1,0 +1,131 @@
+"""The adapter on a real OpenCL device: PoCL in CI."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyopencl as cl
+import pytest
+
+from vllm_probe.core.errors import DeviceUnavailable
+from vllm_probe.core.primitive import Primitive
+from vllm_probe.host.local import LocalHost
+from vllm_probe.vendors.conformance.suite import Result, run_suite
+from vllm_probe.vendors.descriptors import load_capability, search_path
+from vllm_probe.vendors.registry import PortableDeviceManager
+from vllm_probe_opencl.adapter import OpenClAdapter
+from vllm_probe_opencl.probe import probe
+from vllm_probe_opencl.tensor import ClTensor
+
+HOST = LocalHost()
+DEVICES = probe(HOST).devices
+pytestmark = pytest.mark.skipif(
+    not DEVICES and not os.environ.get("REQUIRE_ALL"), reason="no OpenCL device: apt-get install -y pocl-opencl-icd"
+)
+
+
+def opened(**details: Any) -> OpenClAdapter:
+    adapter = OpenClAdapter(HOST)
+    adapter.set_device(replace(DEVICES[0], details=DEVICES[0].details | details))
+    adapter.open()
+    return adapter
+
+
+@pytest.fixture
+def adapter() -> Iterator[OpenClAdapter]:
+    adapter = opened()
+    yield adapter
+    adapter.close()
+
+
+def failures(results: tuple[Result, ...]) -> dict[str, str]:
+    return {result.name: result.reason for result in results if result.ok is False}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda device: device,
+        lambda device: replace(device, details=device.details | {"svm": False}),
+        lambda device: replace(device, kind="gpu"),
+    ],
+    ids=["as it is", "with buffers", "in groups of many lanes"],
+)
+def test_the_conformance_suite_passes(change: Any) -> None:
+    results = run_suite(lambda: OpenClAdapter(HOST), change(DEVICES[0]))
+    assert failures(results) == {}
+    assert {result.name for result in results if result.ok} > {"linear: fp32 vector", "rope: fp32 kernel"}
+
+
+class WrongRope(OpenClAdapter):
+    """Turns every head the other way."""
+
+    def _rope(self, heads: ClTensor, cosines: ClTensor, sines: ClTensor, implementation: str | None) -> ClTensor:
+        return super()._rope(heads, sines, cosines, implementation)
+
+
+def test_one_wrong_kernel_fails_the_suite_by_its_name() -> None:
+    results = run_suite(lambda: WrongRope(HOST), DEVICES[0])
+    assert set(failures(results)) == {"rope: fp32 kernel", "rope: fp16 kernel"}
+
+
+def test_shared_virtual_memory_has_one_address_on_host_and_device(adapter: OpenClAdapter) -> None:
+    tensor = adapter.from_host([1.0, 2.0, 3.0], "fp32")
+    address = adapter.address(tensor)
+    assert address == tensor.memory.svm_ptr
+    without = opened(svm=False)
+    assert without.address(without.allocate(64)) is None
+    without.close()
+
+
+def test_pinned_memory_goes_back_to_the_driver(adapter: OpenClAdapter) -> None:
+    pinned = adapter.allocate_pinned(1 << 20, 4096)
+    assert isinstance(pinned.owner._buffer, cl.Buffer)
+    adapter.release(pinned)
+    with pytest.raises(cl.LogicError, match=r"(?i)free|release|invalid"):
+        pinned.owner._buffer.release()
+
+
+def test_a_cpu_prefers_vectors_and_a_gpu_local_memory(adapter: OpenClAdapter) -> None:
+    gpu = OpenClAdapter(HOST)
+    gpu.set_device(replace(DEVICES[0], kind="gpu"))
+    assert adapter.implementations(Primitive.LINEAR, "fp32") == ("vector", "local")
+    assert gpu.implementations(Primitive.LINEAR, "fp32") == ("local", "vector")
+    assert adapter.implementations(Primitive.LINEAR, "bf16") == ()
+    assert adapter.supports(Primitive.LINEAR, "fp16").reason == "fp16 is computed in fp32"
+
+
+def test_a_device_that_has_gone_is_refused() -> None:
+    adapter = OpenClAdapter(HOST)
+    adapter.set_device(replace(DEVICES[0], indices={"opencl": 99}))
+    with pytest.raises(DeviceUnavailable):
+        adapter.open()
+
+
+def test_every_byte_is_read_whatever_the_size(adapter: OpenClAdapter) -> None:
+    for count in (1, 15, 16, 17, 1000, 70_001):
+        values = [1.0] * count
+        assert adapter.to_host(adapter.read(adapter.from_host(values, "fp32"))) == [count]
+        assert adapter.to_host(adapter.read(adapter.from_host(values, "int8"))) == [count]
+
+
+def test_bench_writes_a_document_that_validates(tmp_path: Path) -> None:
+    document = tmp_path / "opencl.json"
+    command = [sys.executable, "-m", "vllm_probe", "bench", "--device", "opencl:0", "--quick", "--emit", str(document)]
+    subprocess.run(command, check=True, timeout=100, env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")})
+    made = load_capability(document)
+    assert (made.device_type, made.device.id, made.device.torch) == ("opencl", "opencl:0", None)
+    assert made.compute_units["fp32"].throughput_gflops
+    assert made.memory.read_gb_s
+
+
+def test_the_wheel_brings_a_descriptor_that_validates() -> None:
+    places = search_path(PortableDeviceManager.discover(HOST), "none")
+    folder = next(place.path for place in places if place.name == "plug-in opencl")
+    described = load_capability(folder / "pocl-epyc-2-cores.capability.json")
+    assert (described.device_type, described.device.driver) == ("opencl", "Portable Computing Language 3.1+debian")
+    assert described.compute_units["fp32"].throughput_gflops

@@ -1,0 +1,45 @@
+"""Programs of this package: the .cl files beside, compiled for one device as they are needed."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import pyopencl as cl
+
+from vllm_probe_opencl.tensor import ClTensor
+
+_FLOAT_BYTES = 4
+
+
+class Kernels:
+    """Compiles for the device of one queue and launches there."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._kernel = cache(self._compiled)
+
+    def run(self, kernel: str, dtype: str, groups: tuple[int, ...], lanes: int, *arguments: Any) -> None:
+        """Queues `groups` work-groups of `lanes` work-items along the first dimension.
+
+        Args:
+            kernel: `program.name`, with `:N` behind it for sub-groups of N lanes.
+            dtype: number format of its operands.
+            groups: work-groups along each dimension.
+            lanes: work-items of each.
+            arguments: tensors, numbers of the types that the kernel declares, local memory, null for a null pointer.
+        """
+        shape, group = (groups[0] * lanes, *groups[1:]), (lanes, *(1 for _ in groups[1:]))
+        memory = [argument.memory if isinstance(argument, ClTensor) else argument for argument in arguments]
+        self._kernel(kernel, dtype)(self._queue, shape, group, *memory)
+
+    def _compiled(self, kernel: str, dtype: str) -> cl.Kernel:
+        program, _, name = kernel.partition(".")
+        name, _, sub_group = name.partition(":")
+        text = "\n".join((files(__package__) / f"{part}.cl").read_text("utf-8") for part in ("format", program))
+        options = [f"-DFORMAT_{dtype}", *([f"-DSUB_GROUP={sub_group}"] if sub_group else [])]
+        return cl.Kernel(cl.Program(self._queue.context, text).build(options), name)
+
+
+def lane_memory(lanes: int) -> cl.LocalMemory:
+    """One float of local memory for each lane."""
+    return cl.LocalMemory(lanes * _FLOAT_BYTES)
