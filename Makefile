@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+OPENCL := build/opencl
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint types layers fmt schemas docs bench-peers size clean
+.PHONY: help run test test-slow test-opencl lint types layers fmt schemas docs bench-peers size clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -25,10 +26,22 @@ test: $(STAMP) lint types layers  ## lint, types, layers, tests
 	$(BIN)/python tools/write_schemas.py --check
 	$(BIN)/python tools/write_docs.py --check
 	$(BIN)/pytest -q -n 2 --dist loadgroup
+	@echo "not part of this: make test-opencl, which needs an OpenCL driver (apt-get install -y pocl-opencl-icd)"
 
 test-slow: $(STAMP)  ## the long tier: slow tests, and every property with 10,000 examples
 	$(BIN)/pytest -q -m slow --timeout 3600
 	$(BIN)/pytest -q -n 2 tests/unit --hypothesis-profile=slow --timeout 7200
+
+test-opencl: $(OPENCL)/.installed  ## the OpenCL example, on the first OpenCL device here
+	$(OPENCL)/bin/python -m pytest -q examples/opencl-adapter
+
+# An environment over .venv, so that the plug-in is registered in this one alone.
+$(OPENCL)/.installed: $(STAMP) examples/opencl-adapter/pyproject.toml
+	@$(BIN)/python -m venv $(OPENCL)
+	@$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+		>"$$($(OPENCL)/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
+	@$(OPENCL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e examples/opencl-adapter
+	@touch $@
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
