@@ -104,6 +104,17 @@ def test_a_second_signal_aborts(tiny: Path) -> None:
         assert [(status, body["error"]["message"]) for status, body in answers] == [(503, "the engine was closed")]
 
 
+def test_a_client_that_sends_far_too_much_gets_its_answer(tiny: Path) -> None:
+    with server(tiny) as (_, url):
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
+        for _ in range(3):  # over the same connection
+            connection.request("POST", "/v1/embeddings", b"a" * (20 << 20))
+            with connection.getresponse() as response:
+                assert response.status == 413
+                response.read()
+        connection.close()
+
+
 def test_an_idle_server_exits_on_ctrl_c(tiny: Path) -> None:
     with server(tiny) as (process, _):
         process.send_signal(signal.SIGINT)

@@ -61,6 +61,9 @@ class Gate:
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """The body of `request`, never more than `max_bytes` of it in memory.
 
+    The rest of a larger one is read and forgotten behind the answer: many clients look for an answer only once they
+    have sent everything, and would find the connection reset.
+
     Raises:
         ApiError: 413, it is larger.
     """
@@ -68,5 +71,5 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > max_bytes:
-            raise ApiError(413, f"the body is larger than {max_bytes} bytes", connection="close")
+            raise ApiError(413, f"the body is larger than {max_bytes} bytes")
     return bytes(body)
