@@ -49,7 +49,8 @@ class PrimitivesSection(Section):
         return sum(len(self._cases(*pair)) for pair in self._pairs)
 
     def batches(self) -> Iterator[Sequence[Case]]:
-        """All at once."""
+        """With the curves, after which they come where time is short."""
+        yield ()
         yield [case for pair in self._pairs if pair not in self.choices for case in self._cases(*pair)]
 
     def write(self, sheet: Sheet) -> None:

@@ -35,7 +35,8 @@ class WeightOnlySection(Section):
         return len(self._formats) * len(ROWS)
 
     def batches(self) -> Iterator[Sequence[Case]]:
-        """After the first points of the matrix products, with their curves."""
+        """After the curves of the matrix products and the primitives."""
+        yield ()
         yield ()
         yield [self._case(dtype, rows) for dtype in self._formats for rows in ROWS]
 

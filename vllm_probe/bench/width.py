@@ -22,7 +22,8 @@ from vllm_probe.host.stats import parse_cpu_list
 _BASE = "/execution/group_width"
 _FLAT = 0.98
 _TIMEOUT_S = 30.0
-_MOST_CHILDREN = 4
+_WIDTHS = 2
+"""The device's own width and the next: what is gained by half of the lanes shows before a quarter of them."""
 
 Setting = tuple[int, int | None]
 """Lanes, and threads where the device has them."""
@@ -40,7 +41,7 @@ class GroupWidthSection(Section):
     def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
         super().__init__(adapter, plan)
         self.points: dict[tuple[int, str], tuple[Point, ...]] = {}
-        self._process_widths = adapter.process_widths()[:_MOST_CHILDREN]
+        self._process_widths = adapter.process_widths()[:_WIDTHS]
         self._formats = _formats(adapter)
         self._launches = [
             (lanes, dtype)
@@ -54,6 +55,7 @@ class GroupWidthSection(Section):
 
     def batches(self) -> Iterator[Sequence[Case]]:
         """Last, since children must find the device idle."""
+        yield ()
         yield ()
         yield ()
         if self._process_widths:
