@@ -42,10 +42,16 @@ class ComputeSection(Section):
         return len(self._formats) + curves * (len(self.plan.rows) - 1)
 
     def batches(self) -> Iterator[Sequence[Case]]:
-        """One point of each format, then the other rows of those that deserve a curve."""
+        """One point of each format, then the other rows of the fastest, and every second of the rest."""
         point = self.plan.point_rows
         yield [form.case(point) for form in self._formats]
-        yield [form.case(rows) for form in self._with_curve() for rows in self.plan.rows if rows != point]
+        fastest = self._with_curve(quick=True)
+        yield [
+            form.case(rows)
+            for form in self._with_curve(quick=self.plan.quick)
+            for rows in (self.plan.rows if form in fastest else self.plan.rows[::2])
+            if rows != point
+        ]
 
     def write(self, sheet: Sheet) -> None:
         """Rates, curves and choices."""
@@ -68,12 +74,12 @@ class ComputeSection(Section):
         for dtype, choice in partial.primitives.get("linear", {}).items():
             self.choices[dtype] = codec.from_json(Choice, choice)
 
-    def _with_curve(self) -> list[LinearFormat]:
+    def _with_curve(self, *, quick: bool) -> list[LinearFormat]:
         """All but the slow, fastest first; when quick the fastest unquantized one, then the fastest of all."""
         rates = {form: self._rate(form.dtype) for form in self._formats}
         running = (form for form in self._formats if rates[form] and not self._is_slow(form.dtype))
         ranking = sorted(running, key=lambda form: -rates[form])
-        if not self.plan.quick:
+        if not quick:
             return ranking
         plain = [form for form in ranking if form.dtype in ENGINE_DTYPES]
         return list(dict.fromkeys(plain[:1] + ranking[:1]))

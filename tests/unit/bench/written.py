@@ -3,9 +3,8 @@
 import json
 
 from tests.unit.bench.fake import STAMP
-from vllm_probe.bench.bandwidth import MemorySection
-from vllm_probe.bench.compute import ComputeSection
 from vllm_probe.bench.report import Report
+from vllm_probe.bench.run import SECTIONS
 from vllm_probe.bench.section import Section
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability
@@ -13,7 +12,7 @@ from vllm_probe.core.capability import Capability
 
 def document(section: Section) -> Capability:
     """What bench writes when only this section has read something."""
-    others = [kind(section.adapter, section.plan) for kind in (MemorySection, ComputeSection)]
+    others = [kind(section.adapter, section.plan) for kind in SECTIONS if not isinstance(section, kind)]
     return Report(section.adapter, STAMP, [*others, section]).capability()
 
 
