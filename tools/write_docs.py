@@ -15,7 +15,7 @@ HEADER = """# Commands
 `vllm-probe --help` prints this too. Global options stand before the command. Data goes to stdout, everything else to
 stderr; `--json` prints the same document that `--output` saves. Exit codes are in [errors and exit codes](errors.md).
 """
-_GROUPS = {"capability": ("list", "show", "validate", "diff", "path"), "adapter": ("list",)}
+_GROUPS = {"capability": ("list", "show", "validate", "diff", "path"), "adapter": ("list", "check", "new")}
 
 
 def _help(*words: str) -> str:
