@@ -15,7 +15,8 @@ from vllm_probe.core.primitive import Compiled, Done, MemoryReading, Primitive, 
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.host.local import LocalHost
 from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.conformance import TOLERANCE, Result, gate, reference, run_suite
+from vllm_probe.vendors.conformance import Result, gate, reference, run_suite
+from vllm_probe.vendors.conformance.numerics import TOLERANCE
 from vllm_probe.vendors.conformance.outcome import Outcome, Subject, attempt
 from vllm_probe.vendors.conformance.suite import SAMPLES, all_checks
 from vllm_probe.vendors.cpu import probe as cpu

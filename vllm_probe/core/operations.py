@@ -213,7 +213,15 @@ class Operations(BringUp, Generic[Tensor]):
         self._fence(Primitive.SWAP.fence_scope)
 
     def compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
-        """`function` compiled for this device, or itself and the reason why there is no compiler."""
+        """`function` compiled for this device, or itself and the reason why there is no compiler.
+
+        Until it is compiled, and wherever the result would differ from its own, it runs as it is.
+
+        Args:
+            function: takes tensors and numbers and gives new tensors; weights are arguments, so that one compiled
+                function serves all layers.
+            hints: what the compiler may know.
+        """
         self._require(Stage.OPEN, "compile_model")
         return self._compile_model(function, hints)
 
@@ -231,13 +239,7 @@ class Operations(BringUp, Generic[Tensor]):
             return Support(ok=True)
         return Support(ok=False, reason=f"the adapter has no {primitive} in {dtype}")
 
-    def _prepare_linear(
-        self,
-        weight: Tensor,
-        bias: Tensor | None,
-        dtype: str,
-        implementation: str,
-    ) -> Linear[Tensor]:
+    def _prepare_linear(self, weight: Tensor, bias: Tensor | None, dtype: str, implementation: str) -> Linear[Tensor]:
         self._missing(Primitive.LINEAR)
 
     def _group_widths(self, implementation: str) -> tuple[int, ...]:
