@@ -40,7 +40,7 @@ class LinearFormat:
             prepare=partial(self.prepare, rows),
             expected=self._plan.expectations.compute(self.dtype),
             optional=rows != self._plan.point_rows,
-            share=1.0 if rows == self._plan.point_rows else 0.5,
+            share=0.25 if self._cost else 1.0 if rows == self._plan.point_rows else 0.5,
         )
 
     def prepare(self, rows: int, divisor: int) -> Work:

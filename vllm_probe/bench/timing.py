@@ -64,7 +64,7 @@ class Case:
         prepare: makes the work with operands divided by 1, 2, 4 or 8, as memory allows; or measures by itself.
         expected: what such a device should give, null when unknown.
         optional: left out when time is short.
-        share: part of the usual time of a round that it gets.
+        share: part of the usual time of a round, and of the rounds that may follow, that it gets.
         is_late: whether it may still begin when other optional tests may not.
     """
 
@@ -191,7 +191,7 @@ class Stopwatch:
         if rounds < plan.rounds:
             return False
         others_s = 2 * self._waiting * plan.rounds * plan.round_s
-        spent = entry.timed_s >= _CAP_S or rounds >= plan.most_rounds or left_s < others_s
+        spent = entry.timed_s >= _CAP_S or rounds >= plan.most_rounds * entry.case.share or left_s < others_s
         return spent or (_median_error(entry.rounds) < _SETTLED and self._share(entry) >= _BUSY)
 
     def _share(self, entry: _Entry) -> float:

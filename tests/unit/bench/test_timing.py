@@ -186,3 +186,14 @@ def test_a_late_test_may_begin_after_the_other_optional_ones() -> None:
     assert found["curve"] == absent("skipped", "the time for bench was over")
     assert found["late"].value == pytest.approx(95.0)
     assert run(adapter, [late], replace(plan, late_s=0.0))["late"] == absent("skipped", "the time for bench was over")
+
+
+def test_an_unsettled_median_is_followed_by_more_rounds_only_where_the_value_counts() -> None:
+    adapter = FakeAdapter()
+    adapter.slowness = lambda batch: 1.0 + 0.1 * (batch % 3)
+    rounds = {}
+    for share in (1.0, 0.5):
+        adapter.batches = 0
+        reading = run(adapter, [replace(case(adapter), share=share)])["a"]
+        rounds[share] = round((reading.measurement.samples or 0) / 9 / share)
+    assert rounds == {1.0: PLAN.most_rounds, 0.5: PLAN.rounds}
