@@ -1,5 +1,6 @@
 """HardwareAdapter: what one vendor implements so that bench and the runtime can use its device."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -101,6 +102,11 @@ class HardwareAdapter(Operations[Tensor]):
         self._require(Stage.OPEN, "to_host")
         return self._to_host(tensor)
 
+    def part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:
+        """The `nbytes` from `offset` on of what `allocate` gave, in its own memory; null where none can be named."""
+        self._require(Stage.OPEN, "part")
+        return self._part(tensor, offset, nbytes)
+
     def copy(self, source: Tensor, target: Tensor, *, non_blocking: bool = False, queue: int = 0) -> Event:
         """Copies all of `source` over `target`, of the same size and format, wherever each of them is.
 
@@ -134,6 +140,11 @@ class HardwareAdapter(Operations[Tensor]):
         """Seconds that `calls` take on the device, queued in order and synchronised once."""
         self._require(Stage.OPEN, "time_batch")
         return self._time_batch(calls)
+
+    def clock(self) -> float:
+        """Seconds from an arbitrary start, by the clock that tells how long the host waits for the device."""
+        self._require(Stage.OPEN, "clock")
+        return self._clock()
 
     @abstractmethod
     def software(self) -> dict[str, str]:
@@ -171,6 +182,12 @@ class HardwareAdapter(Operations[Tensor]):
 
     def _telemetry(self) -> Telemetry:
         return Telemetry()
+
+    def _clock(self) -> float:
+        return time.perf_counter()
+
+    def _part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:  # noqa: ARG002
+        return None
 
     def _address(self, tensor: Tensor) -> int | None:  # noqa: ARG002
         return None

@@ -119,6 +119,8 @@ class MemoryCapability:
         copy_gb_s: copy, read and write counted.
         triad_gb_s: a = b + s * c, three arrays counted.
         alignment_bytes: alignment that allocations and blocks must keep.
+        observed_alignment_bytes: largest power of two that the addresses of small allocations are multiples of.
+        full_rate_alignment_bytes: smallest step between addresses at all of which a copy has its full rate.
         managed_memory_supported: whether host and device can share an allocation.
     """
 
@@ -130,6 +132,8 @@ class MemoryCapability:
     copy_gb_s: Rate | None = None
     triad_gb_s: Rate | None = None
     alignment_bytes: Count | None = None
+    observed_alignment_bytes: Count | None = None
+    full_rate_alignment_bytes: Count | None = None
     managed_memory_supported: bool | None = None
 
 
@@ -144,7 +148,16 @@ class Dma:
         d2h_pinned_gb_s: device to host into pinned memory.
         h2d_pageable_gb_s: host to device from pageable memory.
         d2h_pageable_gb_s: device to host into pageable memory.
-        concurrency_curve: pairs of concurrent transfers and aggregate GB/s.
+        h2d_pinned_latency_us: what a transfer takes apart from its bytes, likewise below.
+        d2h_pinned_latency_us: device to host into pinned memory.
+        h2d_pageable_latency_us: host to device from pageable memory.
+        d2h_pageable_latency_us: device to host into pageable memory.
+        concurrency_curve: pairs of concurrent transfers and aggregate GB/s, host to device in large chunks.
+        small_concurrency_curve: the same in chunks of 1 MiB.
+        max_concurrent_small_transfers: transfers of 1 MiB worth overlapping.
+        duplex_gain: rate of both directions at once over that of the faster one alone.
+        cpu_bypass: whether a transfer from pinned memory goes on while the processor does something else.
+        peer_gb_s: from one device to another past the host.
     """
 
     engine_count: Natural | None = None
@@ -153,7 +166,16 @@ class Dma:
     d2h_pinned_gb_s: Rate | None = None
     h2d_pageable_gb_s: Rate | None = None
     d2h_pageable_gb_s: Rate | None = None
+    h2d_pinned_latency_us: Rate | None = None
+    d2h_pinned_latency_us: Rate | None = None
+    h2d_pageable_latency_us: Rate | None = None
+    d2h_pageable_latency_us: Rate | None = None
     concurrency_curve: tuple[tuple[Count, Rate], ...] = ()
+    small_concurrency_curve: tuple[tuple[Count, Rate], ...] = ()
+    max_concurrent_small_transfers: Natural | None = None
+    duplex_gain: Rate | None = None
+    cpu_bypass: bool | None = None
+    peer_gb_s: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,12 +187,16 @@ class Execution:
         matrix_instructions: matrix or dot-product instruction sets present.
         memory_fence_scope: widest fence that the device offers.
         launch_overhead_us: time from call to completion of an empty operation.
+        issue_us: time that the processor needs to issue an empty operation.
+        allocation_us: time that an allocation takes.
     """
 
     group_width: dict[str, JsonValue] = field(default_factory=dict)
     matrix_instructions: tuple[str, ...] = ()
     memory_fence_scope: FenceScope | None = None
     launch_overhead_us: Rate | None = None
+    issue_us: Rate | None = None
+    allocation_us: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

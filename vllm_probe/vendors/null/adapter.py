@@ -3,13 +3,14 @@
 import math
 import operator
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from vllm_probe.core.adapter import HardwareAdapter
-from vllm_probe.core.primitive import Done, Event, Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.primitive import Done, Event, Linear, MemoryReading, Primitive, Support, Telemetry
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
 from vllm_probe.core.version import __version__
@@ -27,12 +28,14 @@ class NullTensor:
         dtype: capability word, or `int32`.
         value: every element, or all of them in order.
         address: where it would be.
+        host: `pinned` or `pageable` for memory of the host, null for the device's.
     """
 
     shape: tuple[int, ...]
     dtype: str
     value: float | list[float] = 0
     address: int = 0
+    host: Literal["pinned", "pageable"] | None = None
 
     @property
     def elements(self) -> list[float]:
@@ -43,6 +46,23 @@ class NullTensor:
     def nbytes(self) -> int:
         """Size in bytes."""
         return math.prod(self.shape) * _BITS[self.dtype] // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The event of a transfer.
+
+    Attributes:
+        adapter: whose clock it waits by.
+        at_s: when the transfer is over.
+    """
+
+    adapter: "NullAdapter"
+    at_s: float
+
+    def wait(self) -> None:
+        """Lets the clock go on until then."""
+        self.adapter.clock_s = max(self.adapter.clock_s, self.at_s)
 
 
 class NullAdapter(HardwareAdapter[NullTensor]):
@@ -56,6 +76,8 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         self.clock_s = 0.0
         self._noise = random.Random(self.script.seed)  # noqa: S311 - not a secret
         self._next_address = 1
+        self.copy_queues = self.script.copy_queues
+        self._free_at: dict[str | int, float] = {}
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
         """One, `scripted`: linear in the formats of the script."""
@@ -66,10 +88,27 @@ class NullAdapter(HardwareAdapter[NullTensor]):
             return Support(ok=True)
         return Support(ok=False, reason=f"the script has no {primitive} in {dtype}")
 
-    def _copy(self, source: NullTensor, target: NullTensor, *, non_blocking: bool, queue: int) -> Event:  # noqa: ARG002
-        self._move("copy", 2 * source.nbytes)
+    def _copy(self, source: NullTensor, target: NullTensor, *, non_blocking: bool, queue: int) -> Event:
         target.value = source.value
-        return Done()
+        if source.host is target.host is None:
+            self._move("copy", 2 * source.nbytes)
+            return Done()
+        self._spend("copy", 0.0)
+        event = Arrival(self, self._transfer(source, target, queue))
+        if not non_blocking:
+            event.wait()
+        return event
+
+    def _transfer(self, source: NullTensor, target: NullTensor, queue: int) -> float:
+        """When the transfer is over: it waits for its queue, and shares its way of the link with the others."""
+        script, pageable = self.script, "pageable" in (source.host, target.host)
+        way = "d2h" if target.host else "h2d"
+        start = max(self.clock_s, self._free_at.get(queue, 0.0))
+        rate = min(script.queue_gb_s, script.pageable_gb_s) if pageable else script.queue_gb_s
+        link = max(start, self._free_at.get(way, 0.0)) + source.nbytes / (script.link_gb_s * 1e9)
+        self._free_at[way] = link
+        self._free_at[queue] = max(start + source.nbytes / (rate * 1e9), link)
+        return self._free_at[queue]
 
     def _read(self, source: NullTensor) -> NullTensor:
         self._move("read", source.nbytes)
@@ -87,7 +126,18 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         """Nothing is ever out of order, whatever the `scope`."""
 
     def _synchronize(self) -> None:
-        """Nothing is ever queued."""
+        """Waits for the transfers; nothing else is ever queued."""
+        self.clock_s = max(self.clock_s, *self._free_at.values()) if self._free_at else self.clock_s
+
+    def _clock(self) -> float:
+        return self.clock_s
+
+    def _telemetry(self) -> Telemetry:
+        return Telemetry(clock_mhz=self._clock_mhz())
+
+    def _clock_mhz(self) -> float:
+        after = self.script.throttle_s
+        return self.script.clock_mhz if after is None or self.clock_s < after else self.script.throttled_mhz
 
     def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
         """Seconds by which `calls` advance the clock, with the script's noise."""
@@ -115,8 +165,13 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         self._next_address = address + nbytes + 1
         return NullTensor((nbytes,), "int8", address=address)
 
-    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> NullTensor:  # noqa: ARG002
-        return self._allocate(nbytes, alignment)
+    def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> NullTensor:
+        tensor = self._allocate(nbytes, alignment)
+        tensor.host = "pinned" if pinned else "pageable"
+        return tensor
+
+    def _part(self, tensor: NullTensor, offset: int, nbytes: int) -> NullTensor:
+        return NullTensor((nbytes,), tensor.dtype, tensor.value, tensor.address + offset)
 
     def _address(self, tensor: NullTensor) -> int:
         return tensor.address
@@ -151,6 +206,7 @@ class NullAdapter(HardwareAdapter[NullTensor]):
 
         def linear(rows: NullTensor) -> NullTensor:
             rate = max((pair for pair in curve if pair[0] <= rows.shape[0]), default=curve[0])[1]
+            rate *= self._clock_mhz() / self.script.clock_mhz
             self._spend(f"linear.{dtype}", 2 * rows.shape[0] * math.prod(weight.shape) / (rate * 1e9))
             shape = (rows.shape[0], weight.shape[0])
             return NullTensor(shape, "int32" if dtype == "int8" else dtype, _product(rows, weight, bias))
@@ -161,6 +217,8 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         self._spend(call, nbytes / (self.script.bandwidth_gb_s * 1e9))
 
     def _spend(self, call: str, seconds: float) -> None:
+        if self.script.faults.get(call) == "hang":
+            threading.Event().wait()
         if call in self.script.faults:
             raise RuntimeError(self.script.faults[call])
         self.clock_s += seconds + self.script.launch_us * 1e-6

@@ -22,10 +22,18 @@ class Script:
         rates_gflops: per number format pairs of rows and 1e9 operations per second; a rate holds from its rows on.
         bandwidth_gb_s: memory bandwidth, 1e9 bytes per second.
         launch_us: time that every call takes besides.
+        link_gb_s: most that all transfers between host and device reach together, each way, from pinned memory.
+        queue_gb_s: most that one queue reaches.
+        pageable_gb_s: transfers from and to pageable memory.
+        copy_queues: queues whose transfers run at the same time.
+        clock_mhz: clock, which the rates of products follow.
+        throttle_s: time of work after which the clock falls, null for never.
+        throttled_mhz: clock after that.
         memory_bytes: capacity.
         noise_pct: largest relative deviation of a timed batch, in percent.
         seed: start of the noise.
-        faults: `allocate`, `copy`, `read`, `triad` or `linear.<format>` to the text of the error that it raises.
+        faults: `allocate`, `copy`, `read`, `triad` or `linear.<format>` to the text of the error that it raises;
+            `hang` lets it never return.
     """
 
     rates_gflops: dict[str, Curve] = field(
@@ -33,6 +41,13 @@ class Script:
     )
     bandwidth_gb_s: Rate = 100.0
     launch_us: Rate = 5.0
+    link_gb_s: Rate = 25.0
+    queue_gb_s: Rate = 25.0
+    pageable_gb_s: Rate = 10.0
+    copy_queues: Count = 8
+    clock_mhz: Rate = 2000.0
+    throttle_s: Rate | None = None
+    throttled_mhz: Rate = 2000.0
     memory_bytes: Bytes = 8 << 30
     noise_pct: Rate = 0.0
     seed: Natural = 0

@@ -179,6 +179,9 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         """Page-locked by torch where the device is another than the host."""
         return _buffer(nbytes, alignment, pin_memory=pinned and self.torch_device != "cpu")
 
+    def _part(self, tensor: torch.Tensor, offset: int, nbytes: int) -> torch.Tensor:
+        return tensor[offset : offset + nbytes]
+
     def _address(self, tensor: torch.Tensor) -> int:
         return int(tensor.data_ptr())
 
