@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def bench(
+def bench(  # noqa: PLR0913 - the options of the command
     host: "Host | None" = None,
     *,
     device: str | None = None,
     quick: bool = False,
     only: frozenset[str] = frozenset(),
+    sustained_s: float | None = None,
     output: Path | None = None,
     progress: Progress = silent,
 ) -> "tuple[Capability, ...]":
@@ -38,7 +39,7 @@ def bench(
         UnknownName: `only` names no measurement.
         Interrupted: on Ctrl-C, with the place of the partial document.
     """
-    from vllm_probe.bench.plan import QUICK, make_plan
+    from vllm_probe.bench.plan import NEEDED, make_plan
     from vllm_probe.bench.store import measure
     from vllm_probe.core.codec import dumps
     from vllm_probe.core.files import make_folder, require_writable, write_private
@@ -52,7 +53,7 @@ def bench(
     every = device == "all"
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)
-    if only and not only >= QUICK:
+    if only and not only >= NEEDED:
         _log.warning("only %s is measured: the result is not kept for this machine", ", ".join(sorted(only)))
         state = None
     try:
@@ -72,7 +73,7 @@ def bench(
         target = output / file_name(on.id) if output and every else output or kept
         if target:
             require_writable(target)
-        plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint), host)
+        plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint), host, sustained_s)
         made.append(measure(manager.adapter_for(on), plan, stamp, target, progress))
         if kept and kept != target:
             write_private(kept, dumps(made[-1]))

@@ -3,15 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from vllm_probe.core import codec
 from vllm_probe.core.adapter import HardwareAdapter
-from vllm_probe.core.capability import Dma, Measurement, Source, Status, Thermal
+from vllm_probe.core.capability import Measurement, Source, Status
 from vllm_probe.core.device import Device
 from vllm_probe.core.values import JsonValue
 
 _LANES = (("avx512", 16), ("avx2", 8), ("sse4_2", 4), ("neon", 4))
 _MATRIX = ("amx", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx_vnni", "bf16", "i8mm", "sme")
-_LATER = "this release does not measure it"
+_UNASKED = "neither the driver nor the adapter tells"
 _HOST = "host memory is device memory"
 
 
@@ -39,6 +38,8 @@ class Sheet:
         self.measurements[pointer] = measurement
         if value in (None, [], {}):
             self.unknown[pointer] = measurement.reason or ""
+        else:
+            self.unknown.pop(pointer, None)
 
     def fact(self, pointer: str, value: JsonValue, why: str = "", *, gap: str = "no source gives it") -> None:
         """Writes a value that was looked up and `why` it holds, or the reason `gap` when there is none."""
@@ -54,7 +55,7 @@ class Sheet:
 
 
 def known_facts(adapter: HardwareAdapter[Any]) -> Sheet:
-    """All about the device of an open adapter that needs no timing, and what this release leaves out."""
+    """All about the device of an open adapter that needs no timing."""
     sheet, device = Sheet(), adapter.device
     reading, on_host = adapter.memory(), device.kind == "cpu"
     _identity(sheet, device, adapter.software().get("torch"))
@@ -62,25 +63,14 @@ def known_facts(adapter: HardwareAdapter[Any]) -> Sheet:
     sheet.fact("/memory/usable_bytes", device.memory.usable_bytes or reading.free_bytes)
     sheet.fact("/memory/kind", device.memory.kind)
     sheet.fact("/memory/alignment_bytes", adapter.alignment_bytes)
-    sheet.fact("/memory/managed_memory_supported", on_host or None, _HOST, gap=_LATER)
+    sheet.fact("/memory/managed_memory_supported", on_host or None, _HOST, gap=_UNASKED)
     caches: dict[str, int] = device.details.get("caches") or {}
     sheet.fact("/cache", dict(caches))
     for level, size in caches.items():
         sheet.fact(f"/cache/{level}", size)
     _vectors(sheet, device.details.get("isa") or [])
     sheet.fact("/execution/memory_fence_scope", adapter.memory_fence_scope)
-    sheet.gap("/execution/launch_overhead_us", "skipped", _LATER)
-    _leave_out(sheet, "thermal", Thermal(), "skipped", _LATER)
-    if on_host:
-        _leave_out(sheet, "dma", Dma(), "unsupported", f"{_HOST}, nothing is transferred")
-    else:
-        _leave_out(sheet, "dma", Dma(), "skipped", _LATER)
     return sheet
-
-
-def _leave_out(sheet: Sheet, section: str, empty: Dma | Thermal, status: Status, reason: str) -> None:
-    for name, value in codec.to_json(empty).items():
-        sheet.gap(f"/{section}/{name}", status, reason, value)
 
 
 def _identity(sheet: Sheet, device: Device, torch: str | None) -> None:

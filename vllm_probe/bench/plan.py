@@ -7,15 +7,20 @@ from vllm_probe.core.device import Device
 from vllm_probe.core.errors import UnknownName
 from vllm_probe.core.system import Host
 
-GROUPS = ("gemm", "memory", "weight-only", "primitives", "group-width")
+GROUPS = ("gemm", "memory", "copies", "overlap", "launch", "weight-only", "primitives", "group-width", "thermal")
 """Names that `--only` takes."""
 
-QUICK = frozenset({"gemm", "memory"})
+NEEDED = frozenset({"gemm", "memory"})
+"""Without these a document says too little to be kept."""
+
+QUICK = NEEDED | {"copies", "launch"}
 """What `--quick` measures unless `--only` says otherwise."""
 
 _MIB = 1 << 20
 _ASSUMED_CACHE_BYTES = 64 * _MIB
 _LARGEST_ARRAY_BYTES = 1024 * _MIB
+_END_S, _HARD_S, _STOP_S = 26.0, 110.0, 115.0
+_SETTLE_S, _SHORT_SETTLE_S, _SUSTAINED_S = 10.0, 2.0, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,11 @@ class BenchPlan:
         batch_s: shortest batch between two clock readings.
         soft_s: when it is over, no further optional test begins.
         late_s: when it is over, no process of its own begins either.
+        end_s: when it is over, a long test that began ends.
         hard_s: when it is over, everything stops.
+        stop_s: when it is over, a test that does not end is left to itself.
+        settle_s: load at most until the device is steady.
+        sustained_s: load after that, over which the sustained rate is taken.
         cache_bytes: last-level cache that the threads see.
         cache_known: false when `cache_bytes` is an assumption.
         operand_bytes: size of the weights of one format that take turns.
@@ -56,7 +65,11 @@ class BenchPlan:
     batch_s: float = 0.005
     soft_s: float
     late_s: float
-    hard_s: float = 110.0
+    end_s: float
+    hard_s: float
+    stop_s: float
+    settle_s: float
+    sustained_s: float
     cache_bytes: int
     cache_known: bool
     operand_bytes: int
@@ -68,7 +81,7 @@ class BenchPlan:
         """Why `group` has no values: it was left out, or its turn has not come."""
         if group in self.groups:
             return "not run yet"
-        return f"{'--quick' if self.quick and self.groups == QUICK else '--only'} leaves {group} out"
+        return f"{'--quick' if self.quick and self.groups >= QUICK else '--only'} leaves {group} out"
 
 
 def make_plan(
@@ -77,11 +90,13 @@ def make_plan(
     only: frozenset[str],
     expectations: Expectations | None = None,
     children: Host | None = None,
+    sustained_s: float | None = None,
 ) -> BenchPlan:
     """A plan for `device`: at most 8 s quick and 30 s in full with start-up, at most 25 % of its memory.
 
     Weights that take turns exceed three times the last-level cache, arrays four times. `only` names the groups
-    to run; empty means all. Without `expectations` the device itself is all that is known.
+    to run; empty means all. Without `expectations` the device itself is all that is known. `sustained_s` asks for so
+    long a load, whatever time the rest takes.
 
     Raises:
         UnknownName: `only` holds something else than `GROUPS`.
@@ -93,9 +108,11 @@ def make_plan(
     known = max((size for level, size in caches.items() if not level.startswith("l1")), default=None)
     cache = known or _ASSUMED_CACHE_BYTES
     quarter = (device.memory.usable_bytes or 4096 * _MIB) // 4
+    groups = only or (QUICK if quick else frozenset(GROUPS))
+    extra_s = 0.0 if sustained_s is None else sustained_s + _SETTLE_S
     return BenchPlan(
         quick=quick,
-        groups=only or (QUICK if quick else frozenset(GROUPS)),
+        groups=groups if sustained_s is None else groups | {"thermal"},
         point_rows=256 if quick else 512,
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
@@ -105,6 +122,11 @@ def make_plan(
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),
         array_bytes=min(max(4 * cache, 64 * _MIB), _LARGEST_ARRAY_BYTES, quarter // 6),
+        end_s=_END_S + extra_s,
+        hard_s=_HARD_S + extra_s,
+        stop_s=_STOP_S + extra_s,
+        settle_s=_SHORT_SETTLE_S if sustained_s is None else _SETTLE_S,
+        sustained_s=_SUSTAINED_S if sustained_s is None else sustained_s,
         expectations=expectations or Expectations(device=device),
         children=children,
     )

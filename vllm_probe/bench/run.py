@@ -5,10 +5,14 @@ from typing import Any
 
 from vllm_probe.bench.bandwidth import MemorySection
 from vllm_probe.bench.compute import ComputeSection
+from vllm_probe.bench.copies import CopySection
+from vllm_probe.bench.launch import LaunchSection
+from vllm_probe.bench.overlap import OverlapSection
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.primitives import PrimitivesSection
 from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
+from vllm_probe.bench.thermal import ThermalSection
 from vllm_probe.bench.timing import Case, Stopwatch
 from vllm_probe.bench.weight_only import WeightOnlySection
 from vllm_probe.bench.width import GroupWidthSection
@@ -20,11 +24,21 @@ from vllm_probe.core.progress import Progress
 SECTIONS: tuple[type[Section], ...] = (
     MemorySection,
     ComputeSection,
+    CopySection,
+    OverlapSection,
+    LaunchSection,
     WeightOnlySection,
     PrimitivesSection,
     GroupWidthSection,
 )
-"""In the order in which they run."""
+"""In the order in which they run, before the load of the fastest matrix product."""
+
+
+def make_sections(adapter: HardwareAdapter[Any], plan: BenchPlan) -> tuple[Section, ...]:
+    """All sections of a document."""
+    made = tuple(section(adapter, plan) for section in SECTIONS)
+    compute = next(section for section in made if isinstance(section, ComputeSection))
+    return (*made, ThermalSection(adapter, plan, compute))
 
 
 def run_bench(
@@ -41,7 +55,7 @@ def run_bench(
     `save` gets a valid document after every finished measurement, and once more before an interruption goes on.
     `resume_from` is such a document: what it holds for the same device, machine and torch is not measured again.
     """
-    sections = tuple(section(adapter, plan) for section in SECTIONS)
+    sections = make_sections(adapter, plan)
     report = Report(adapter, stamp, sections)
     if resume_from:
         report.restore(resume_from)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from vllm_probe.bench.facts import Sheet
+from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, absent
 from vllm_probe.core.adapter import HardwareAdapter
@@ -57,3 +58,12 @@ def summary(best: Measurement, points: Mapping[str, Reading], gap: str = "") -> 
         samples=sum(measurement.samples or 0 for measurement in found),
         spread_pct=max(measurement.spread_pct or 0.0 for measurement in found),
     )
+
+
+def judged(value: float, about: Measurement, expected: Expected | None) -> Measurement:
+    """`about` with the verdict on a value that was worked out from others, doubted where it is impossible."""
+    found = judge(value, expected, about.clock_mhz)
+    if found.verdict != "suspect":
+        return replace(about, verdict=found.verdict, pct_of_peak=found.pct_of_peak)
+    reason = "; ".join(filter(None, [found.doubt, about.reason]))
+    return replace(about, status="suspect", reason=reason, confidence="low", verdict="suspect")

@@ -44,6 +44,8 @@ class Work:
         method: what runs, with the FLOP or byte convention.
         implementation: name of the adapter's implementation.
         doubts: what lowers confidence.
+        threads: threads of a processor that it keeps busy, null for all of the budget.
+        timer: seconds of some of `calls`, null for the time that the device spends on them.
     """
 
     calls: Sequence[Callable[[], object]]
@@ -51,6 +53,8 @@ class Work:
     method: str
     implementation: str | None = None
     doubts: tuple[str, ...] = ()
+    threads: int | None = None
+    timer: Callable[[Sequence[Callable[[], object]]], float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +185,7 @@ class Stopwatch:
         """Seconds of one call, averaged over a batch of `size`."""
         calls = [work.calls[(entry.turn + i) % len(work.calls)] for i in range(size)]
         entry.turn += size
-        seconds = self._adapter.time_batch(calls)
+        seconds = (work.timer or self._adapter.time_batch)(calls)
         if seconds <= 0:
             raise ArithmeticError(f"{size} calls took {seconds:g} s")
         return seconds / size
@@ -197,7 +201,9 @@ class Stopwatch:
     def _share(self, entry: _Entry) -> float:
         """Share of its threads' time that a CPU test had a processor for; 1 elsewhere."""
         device = self._adapter.device
-        threads = device.details.get("threads") if device.kind == "cpu" else None
+        if device.kind != "cpu":
+            return 1.0
+        threads = (entry.work and entry.work.threads) or device.details.get("threads")
         return entry.processor_s / (entry.timed_s * threads) if threads else 1.0
 
     def _reading(self, entry: _Entry, work: Work) -> Reading:

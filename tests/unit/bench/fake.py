@@ -100,7 +100,7 @@ class FakeAdapter(HardwareAdapter[Values]):
         return tuple(name for known, name in self.linears if known == dtype and primitive is Primitive.LINEAR)
 
     def _copy(self, source: Values, target: Values, *, non_blocking: bool, queue: int) -> Event:
-        self._work("copy", 8 * source.shape[0] / self.gb_s)
+        self._work("copy", max(8 * source.shape[0] / self.gb_s, 1e3))
         return Done()
 
     def _read(self, source: Values) -> Values:
@@ -121,6 +121,9 @@ class FakeAdapter(HardwareAdapter[Values]):
         self.batches += 1
         return (self._now - start) * self.slowness(self.batches)
 
+    def _clock(self) -> float:
+        return self._now
+
     def software(self) -> dict[str, str]:
         return {"torch": "2.13.0"}
 
@@ -137,6 +140,7 @@ class FakeAdapter(HardwareAdapter[Values]):
         return MemoryReading(total_bytes=16 << 30, free_bytes=12 << 30)
 
     def _allocate(self, nbytes: int, alignment: int) -> Values:
+        self._now += 1e-6
         return Values((nbytes,), lambda: [0] * nbytes)
 
     def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> Values:

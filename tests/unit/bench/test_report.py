@@ -11,7 +11,7 @@ from vllm_probe.bench.bandwidth import MemorySection
 from vllm_probe.bench.compute import ComputeSection
 from vllm_probe.bench.plan import make_plan
 from vllm_probe.bench.report import Report
-from vllm_probe.bench.run import SECTIONS
+from vllm_probe.bench.run import make_sections
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import Reading, absent
 from vllm_probe.core import codec
@@ -33,7 +33,7 @@ class Bench(NamedTuple):
 def bench(device: Device | None = None, only: frozenset[str] = frozenset()) -> Bench:
     adapter = FakeAdapter(device)
     plan = make_plan(adapter.device, quick=False, only=only)
-    made = {section: section(adapter, plan) for section in SECTIONS}
+    made = {type(section): section for section in make_sections(adapter, plan)}
     memory, compute = made[MemorySection], made[ComputeSection]
     assert isinstance(memory, MemorySection)
     assert isinstance(compute, ComputeSection)

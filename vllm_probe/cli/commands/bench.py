@@ -35,7 +35,19 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="At most 8 s instead of 30: fewer rounds and curves.")] = False,
     only: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Measure these only: gemm, memory.", show_default="everything")
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Measure these only, with commas between: gemm, memory, copies, overlap, launch, weight-only, "
+            "primitives, group-width, thermal.",
+            show_default="everything",
+        ),
+    ] = None,
+    sustained: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=1, max=3600, help="Hold the load that long for the sustained rate.", show_default="4"
+        ),
     ] = None,
     compare: Annotated[
         str | None,
@@ -53,7 +65,15 @@ def bench(
     baseline = _baseline(ctx, compare, device) if compare else None
     chosen = frozenset(filter(None, (word.strip() for word in (only or "").split(","))))
     with ctx.obj.progress("bench") as progress:
-        made = api.bench(ctx.obj.host, device=device, quick=quick, only=chosen, output=emit, progress=progress)
+        made = api.bench(
+            ctx.obj.host,
+            device=device,
+            quick=quick,
+            only=chosen,
+            sustained_s=sustained,
+            output=emit,
+            progress=progress,
+        )
     for document in [made] if as_json and device == "all" else made:
         ctx.obj.emit(document, as_json=as_json, renderer="capability")
     for document in made:

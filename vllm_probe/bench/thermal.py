@@ -1,0 +1,274 @@
+"""Section of the burst against what the device keeps up: the fastest matrix product, run until its clock is steady.
+
+Method: after a short idle 20 batches, of which the median of the five fastest is the burst; then load until the clock,
+or where nobody tells it the rate, has stopped to fall; then a window in eight parts, over which the sustained rate is
+taken (https://github.com/stas00/ml-engineering/tree/master/compute/accelerator/benchmarks, mamf-finder).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Any
+
+from vllm_probe.bench.compute import ComputeSection
+from vllm_probe.bench.facts import Sheet
+from vllm_probe.bench.peak import judge
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.section import Section
+from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, Work, absent
+from vllm_probe.bench.watch import Seen, Watch, sum_up
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import Capability, Measurement, Status
+from vllm_probe.core.primitive import Telemetry
+
+_IDLE_S = 0.25
+_BURST, _FASTEST = 20, 5
+_SLICE_S = 0.25
+_STEADY_SLICES, _STEADY = 4, 0.01
+_PARTS = 8
+_SHORTEST_S = 1.0
+_SLOPE, _SPREAD_PCT = 0.01, 10.0
+_FELL = 0.97
+_BUSY = 0.9
+_FIELDS = ("burst_gflops", "sustained_gflops", "ratio", "seconds_to_throttle")
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of load.
+
+    Attributes:
+        gflops: its rate.
+        seconds: time that the device worked.
+        readings: what it said of itself.
+    """
+
+    gflops: float
+    seconds: float
+    readings: Sequence[Telemetry]
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """Mean clock, null where nobody tells."""
+        clocks = [reading.clock_mhz for reading in self.readings if reading.clock_mhz]
+        return fmean(clocks) if clocks else None
+
+
+class Load:
+    """One operation, repeated in batches; `share` of its threads' time that a CPU test had a processor for."""
+
+    def __init__(
+        self, adapter: HardwareAdapter[Any], plan: BenchPlan, work: Work, processor_s: Callable[[], float]
+    ) -> None:
+        self._adapter, self._work, self._processor_s = adapter, work, processor_s
+        self._watch = Watch(adapter)
+        self._turn = 0
+        self._size = 1
+        once = self.batch()
+        self._size = max(1, round(plan.batch_s / once))
+        self.worked_s = self.used_s = 0.0
+
+    def batch(self) -> float:
+        """Seconds of one call, averaged over a batch."""
+        calls = self._work.calls
+        chosen = [calls[(self._turn + i) % len(calls)] for i in range(self._size)]
+        self._turn += self._size
+        seconds = self._adapter.time_batch(chosen)
+        if seconds <= 0:
+            raise ArithmeticError(f"{self._size} calls took {seconds:g} s")
+        return seconds / self._size
+
+    def gflops(self, call_s: float) -> float:
+        """Rate of a call that takes `call_s`."""
+        return (self._work.amount or 0.0) / call_s / 1e9
+
+    def run(self, seconds: float) -> Slice:
+        """At least `seconds` of load."""
+        worked_s, batches = 0.0, 0
+        with self._watch() as readings:
+            before = self._processor_s()
+            while worked_s < seconds:
+                worked_s += self.batch() * self._size
+                batches += 1
+            self.used_s += self._processor_s() - before
+        self.worked_s += worked_s
+        return Slice(self.gflops(worked_s / (batches * self._size)), worked_s, readings)
+
+    @property
+    def share(self) -> float:
+        """1 where the device is no CPU."""
+        device = self._adapter.device
+        threads = device.details.get("threads") if device.kind == "cpu" else None
+        return self.used_s / (self.worked_s * threads) if threads and self.worked_s else 1.0
+
+
+class ThermalSection(Section):
+    """`/thermal`, and the sustained rate of the fastest format."""
+
+    name = "thermal"
+
+    def __init__(
+        self,
+        adapter: HardwareAdapter[Any],
+        plan: BenchPlan,
+        compute: ComputeSection,
+        processor_s: Callable[[], float] = time.process_time,
+        idle: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(adapter, plan)
+        self._compute = compute
+        self._processor_s = processor_s
+        self._idle = idle
+        self._dtype: str | None = None
+        self._begin = time.monotonic()
+
+    def total(self) -> int:
+        """One, that takes long."""
+        return 1
+
+    def batches(self) -> Iterator[Sequence[Case]]:
+        """Last, since it heats the device."""
+        yield from ((), (), ())
+        yield [Case(key=("load", 0), title="sustained load", unit="GFLOP/s", prepare=self._measure)]
+
+    def write(self, sheet: Sheet) -> None:
+        """The four values, and the sustained one again with its format."""
+        failed = self.readings.get(("load", 0), self.pending)
+        for name in _FIELDS:
+            sheet.put(f"/thermal/{name}", *self.readings.get((name, 0), failed))
+        if self._dtype:
+            sheet.put(f"/compute_units/{self._dtype}/sustained_gflops", *self.readings["sustained_gflops", 0])
+
+    def restore(self, partial: Capability) -> None:
+        """All of it."""
+        held = [dtype for dtype, unit in partial.compute_units.items() if unit.sustained_gflops is not None]
+        if held and partial.thermal.sustained_gflops is not None:
+            self._dtype = held[0]
+            for name in _FIELDS:
+                about = partial.measurements[f"/thermal/{name}"]
+                self.readings[name, 0] = Reading(getattr(partial.thermal, name), about)
+            self.readings["load", 0] = self.readings["sustained_gflops", 0]
+
+    def _measure(self, divisor: int) -> Reading:
+        fastest = self._compute.fastest()
+        if fastest is None:
+            return absent("error", "no matrix product ran that could be repeated")
+        form, rows = fastest
+        work = form.prepare(rows, divisor)
+        load = Load(self.adapter, self.plan, work, self._processor_s)
+        self._idle(_IDLE_S)
+        burst = load.gflops(median(sorted(load.batch() for _ in range(_BURST))[:_FASTEST]))
+        load.worked_s = load.used_s = 0.0
+        settling = self._settle(load)
+        left_s = self.plan.end_s - (time.monotonic() - self._begin)
+        part_s = min(self.plan.sustained_s, max(left_s, _SHORTEST_S)) / _PARTS
+        window = [load.run(part_s) for _ in range(_PARTS)]
+        self._dtype = form.dtype
+        self._enter(work, burst, settling, window, load.share)
+        return self.readings["sustained_gflops", 0]
+
+    def _settle(self, load: Load) -> list[Slice]:
+        """Load until four slices in a row are alike, or the time for it is over."""
+        slices: list[Slice] = []
+        while sum(each.seconds for each in slices) < self.plan.settle_s and not _is_steady(slices):
+            slices.append(load.run(_SLICE_S))
+        return slices
+
+    def _enter(
+        self, work: Work, burst: float, settling: Sequence[Slice], window: Sequence[Slice], share: float
+    ) -> None:
+        """Readings from what was timed."""
+        seen = sum_up([[*each.readings] for each in (*settling, *window)])
+        rate = sum(each.gflops * each.seconds for each in window) / sum(each.seconds for each in window)
+        expected = self.plan.expectations.compute(self._dtype or "")
+        about = self._about(work, window, rate, seen, share)
+        if settling and not _is_steady(settling):
+            about = _doubted(about, f"the load had not become steady in {sum(s.seconds for s in settling):.1f} s")
+        judged = judge(burst, expected, seen.highest_mhz)
+        method = f"median of the {_FASTEST} fastest of {_BURST} batches after {_IDLE_S} s idle; {work.method}"
+        first = replace(
+            about,
+            method=method,
+            samples=_BURST,
+            spread_pct=None,
+            verdict=judged.verdict,
+            pct_of_peak=judged.pct_of_peak,
+        )
+        if judged.verdict == "suspect":
+            first = replace(_doubted(first, judged.doubt or ""), status="suspect", confidence="low")
+        ratio = replace(about, unit=None, method="sustained over burst", verdict=None, pct_of_peak=None)
+        self.readings["burst_gflops", 0] = Reading(burst, first)
+        self.readings["sustained_gflops", 0] = Reading(rate, about)
+        self.readings["ratio", 0] = Reading(rate / burst, ratio)
+        self.readings["seconds_to_throttle", 0] = _time_to_fall([*settling, *window], burst, about, share)
+
+    def _about(self, work: Work, window: Sequence[Slice], rate: float, seen: Seen, share: float) -> Measurement:
+        rates, window_s = [each.gflops for each in window], sum(each.seconds for each in window)
+        half = len(rates) // 2
+        slope = 1 - fmean(rates[half:]) / fmean(rates[:half])
+        spread_pct = 100 * (max(rates) - min(rates)) / median(rates)
+        judged = judge(rate, self.plan.expectations.compute(self._dtype or ""), seen.highest_mhz)
+        found = (
+            (slope > _SLOPE, f"it still fell by {100 * slope:.1f} % from one half to the other"),
+            (spread_pct > _SPREAD_PCT, f"its parts differ by {spread_pct:.1f} %"),
+            (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
+            (seen.held_down is not None, seen.held_down or ""),
+            (judged.doubt is not None, judged.doubt or ""),
+        )
+        doubts = [*work.doubts, *(text for applies, text in found if applies)]
+        status: Status = "noisy" if slope > _SLOPE or spread_pct > _SPREAD_PCT else "measured"
+        if share < _BUSY or seen.held_down:
+            status = "throttled"
+        if judged.verdict == "suspect":
+            status = "suspect"
+        return Measurement(
+            source="measured",
+            status=status,
+            reason="; ".join(doubts) or None,
+            confidence=CONFIDENCES[min(len(doubts), 2)] if status == "measured" else "low",
+            verdict=judged.verdict,
+            pct_of_peak=judged.pct_of_peak,
+            unit="GFLOP/s",
+            samples=len(window),
+            spread_pct=spread_pct,
+            method=f"{window_s:.1f} s in {_PARTS} parts once the load is steady; {work.method}",
+            implementation=work.implementation,
+            clock_mhz=seen.clock_mhz,
+            lowest_clock_mhz=seen.lowest_mhz,
+        )
+
+
+def _signal(slices: Sequence[Slice]) -> list[float]:
+    """Clocks where all are known, else rates."""
+    clocks = [each.clock_mhz for each in slices]
+    known = [clock for clock in clocks if clock is not None]
+    return known if len(known) == len(clocks) else [each.gflops for each in slices]
+
+
+def _is_steady(slices: Sequence[Slice]) -> bool:
+    last = _signal(slices[-_STEADY_SLICES:])
+    return len(last) == _STEADY_SLICES and max(last) - min(last) <= _STEADY * fmean(last)
+
+
+def _doubted(about: Measurement, doubt: str) -> Measurement:
+    """`about` with one more reason not to trust it."""
+    less = CONFIDENCES[min(CONFIDENCES.index(about.confidence or "low") + 1, 2)]
+    return replace(about, reason="; ".join(filter(None, [about.reason, doubt])), confidence=less)
+
+
+def _time_to_fall(slices: Sequence[Slice], burst: float, about: Measurement, share: float) -> Reading:
+    """Seconds of load until clock or rate fell under 97 % of its highest and stayed there."""
+    signal, total_s = _signal(slices), sum(each.seconds for each in slices)
+    by_clock = slices[0].clock_mhz is not None and signal != [each.gflops for each in slices]
+    what = "clock" if by_clock else "rate"
+    if not by_clock and share < _BUSY:
+        return absent("suspect", "nobody tells the clock, and other work took the processor: heat cannot be told apart")
+    highest = max(signal) if by_clock else max(*signal, burst)
+    fallen = [value < _FELL * highest for value in signal]
+    if not fallen[-1]:
+        return absent("skipped", f"the {what} did not stay under {100 * _FELL:.0f} % of its highest in {total_s:.1f} s")
+    start = len(fallen) - fallen[::-1].index(False) if False in fallen else 0
+    seconds = sum(each.seconds for each in slices[:start])
+    method = f"until the {what} fell under {100 * _FELL:.0f} % of its highest for good"
+    return Reading(seconds, replace(about, unit="s", method=method, verdict=None, pct_of_peak=None, spread_pct=None))
