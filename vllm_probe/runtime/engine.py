@@ -224,7 +224,8 @@ class Engine:
             adapter.open()
             if self.config.threads:
                 torch.set_num_threads(self.config.threads)
-            embedder = load()
+            with adapter.loading():
+                embedder = load()
         except Exception as error:  # noqa: BLE001 - raised again where `load` waits
             adapter.close()
             self._loaded.set_exception(error)

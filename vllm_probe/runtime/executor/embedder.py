@@ -120,8 +120,8 @@ def _load_model(
     if load_format == "dummy":
         return load(Loader(spec, numerics, adapter, DummyWeights(spec)), progress)
     assert spec.weights_path is not None
-    with Checkpoint(Path(spec.weights_path), qwen3.ANCHOR if decodes else bert.ANCHOR) as checkpoint:
-        return load(Loader(spec, numerics, adapter, checkpoint), progress)
+    checkpoint = Checkpoint(Path(spec.weights_path), qwen3.ANCHOR if decodes else bert.ANCHOR)
+    return load(Loader(spec, numerics, adapter, checkpoint), progress)
 
 
 def _implementation(primitive: Primitive, dtype: str, config: RuntimeConfig, adapter: TorchAdapter) -> str:

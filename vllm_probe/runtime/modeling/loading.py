@@ -87,8 +87,10 @@ class Loader:
     weights: Weights
 
     def tensor(self, name: str, *shape: int) -> torch.Tensor:
-        """The tensor `name` on the device, in the model's number format."""
-        return self.device(self.weights.tensor(name, *shape))
+        """The tensor `name` on the device, in the model's number format and in memory of its own."""
+        source = self.weights.tensor(name, *shape)
+        ready = self.device(source)
+        return ready.clone() if ready is source else ready
 
     def device(self, tensor: torch.Tensor) -> torch.Tensor:
         """`tensor` on the device, in the model's number format."""

@@ -134,14 +134,16 @@ def load_decoder(loader: Loader, progress: Progress) -> Decoder:
     if reasons := _variants(spec):
         message = f"{spec.name}: the bundled engine computes plain Qwen3 only, this one has {' and '.join(reasons)}"
         raise UnsupportedModel(message, hint="use --engine vllm")
-    layers = []
+    progress("loading embeddings", 0, spec.num_layers + 1)
+    words = loader.tensor(
+        ANCHOR, spec.vocab_size, spec.hidden_size
+    )  # first, because two of it are held while it is copied
+    angles, layers = _angles(spec), []
     for index in range(spec.num_layers):
-        progress(f"loading layer {index + 1} of {spec.num_layers}", index, spec.num_layers + 1)
+        progress(f"loading layer {index + 1} of {spec.num_layers}", index + 1, spec.num_layers + 1)
         layers.append(_layer(loader, f"layers.{index}"))
-    progress("loading embeddings", spec.num_layers, spec.num_layers + 1)
-    angles = _angles(spec)
     return Decoder(
-        words=loader.tensor(ANCHOR, spec.vocab_size, spec.hidden_size),
+        words=words,
         cosines=loader.device(angles.cos()),
         sines=loader.device(angles.sin()),
         layers=tuple(layers),

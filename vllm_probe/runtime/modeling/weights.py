@@ -2,9 +2,10 @@
 
 import re
 import zlib
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,49 +20,52 @@ _SPREAD = 0.02  # initializer_range of BERT and of Qwen3 in transformers
 
 
 class Checkpoint:
-    """Tensors of a folder in the Hugging Face layout, sharded or not; pickled weights are never read."""
+    """Tensors of a folder in the Hugging Face layout, sharded or not; pickled weights are never read.
+
+    A file is mapped as long as a tensor of it is in use: pages of a mapping that were read stay in the memory of the
+    process, so that one mapping for all of them would hold the checkpoint beside the packed weights.
+    """
 
     def __init__(self, folder: Path, anchor: str) -> None:
-        """Opens the files; names are looked up behind the prefix that `anchor` has in this checkpoint.
+        """Reads the names, which are looked up behind the prefix that `anchor` has in this checkpoint.
 
         Raises:
             InvalidModel: damaged files, or no tensor is called `anchor`.
         """
         self._folder = folder
-        self._open = ExitStack()
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, Path] = {}
         for path in sorted(folder.glob("model*.safetensors")):  # one file, or model-00001-of-00002.safetensors, ...
-            try:
-                file = self._open.enter_context(safe_open(path, framework="pt", device="cpu"))
-            except (OSError, SafetensorError) as error:
-                raise InvalidModel(f"{path}: {error}", hint="download the checkpoint again") from error
-            self._files |= dict.fromkeys(file.keys(), file)
+            with _opened(path) as file:
+                self._files |= dict.fromkeys(file.keys(), path)
         found = min((name for name in self._files if f".{name}".endswith(f".{anchor}")), key=len, default=None)
         if found is None:
             raise InvalidModel(f"{folder} has no tensor {anchor!r}", hint="is this a checkpoint of this architecture?")
         self._prefix = found.removesuffix(anchor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.clear()
-        self._open.close()
-
     def tensor(self, name: str, *shape: int) -> torch.Tensor:
-        """The tensor `name`, of `shape`, on the host in the checkpoint's number format.
+        """The tensor `name`, of `shape`, on the host in the checkpoint's number format: a view of the mapped file.
 
         Raises:
-            InvalidModel: it is absent or has another shape.
+            InvalidModel: it is absent, has another shape, or its file is damaged.
         """
         full = self._prefix + name
         if full not in self._files:
             raise InvalidModel(f"{self._folder} has no tensor {full!r}", hint="download the checkpoint again")
-        tensor = self._files[full].get_tensor(full)
+        with _opened(self._files[full]) as file:
+            tensor: torch.Tensor = file.get_tensor(full)
         if tuple(tensor.shape) != shape:
             message = f"{self._folder}: {full} is {tuple(tensor.shape)}, config.json says {shape}"
             raise InvalidModel(message, hint="config.json and the weights belong to different models")
         return tensor
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            yield file
+    except (OSError, SafetensorError) as error:
+        raise InvalidModel(f"{path}: {error}", hint="download the checkpoint again") from error
 
 
 class DummyWeights:

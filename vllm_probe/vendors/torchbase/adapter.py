@@ -1,7 +1,8 @@
 """TorchAdapter: everything that a torch backend does alike; a vendor overrides what its device does better."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, ClassVar, TypeVar
 
@@ -109,6 +110,11 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
             call()
         self._synchronize()
         return time.perf_counter() - begin
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Around the loading of weights, which stay, where what a step allocates comes again in the next."""
+        yield
 
     def software(self) -> dict[str, str]:
         """The version of torch."""
