@@ -8,7 +8,7 @@ import torch
 from tests.vendors.backend import FakeBackend
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra
-from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.primitive import CompileHints, Primitive
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.amd.adapter import AmdAdapter
 from vllm_probe.vendors.ascend.adapter import AscendAdapter
@@ -228,6 +228,15 @@ def test_fp8_multiplies_by_the_columns_of_the_weight_and_gives_bf16() -> None:
 def test_the_names_of_torch_and_of_the_toolkit_are_given() -> None:
     assert opened().software()["torch"] == torch.__version__
     assert opened(AscendAdapter).software()["torch_npu"] == "2.7"
+
+
+@pytest.mark.parametrize("kind", [NvidiaAdapter, AscendAdapter])
+def test_what_cannot_compile_says_why(kind: type[AcceleratorAdapter]) -> None:
+    compiled = opened(kind).compile_model(len, CompileHints())
+    if compiled.backend:
+        pytest.skip("triton is installed")
+    assert compiled.function is len
+    assert "inductor" in compiled.reason
 
 
 def test_an_npu_without_its_plug_in_for_torch_says_what_to_install() -> None:

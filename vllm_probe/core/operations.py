@@ -215,12 +215,8 @@ class Operations(BringUp, Generic[Tensor]):
     def compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
         """`function` compiled for this device, or itself and the reason why there is no compiler.
 
-        Until it is compiled, and wherever the result would differ from its own, it runs as it is.
-
-        Args:
-            function: takes tensors and numbers and gives new tensors; weights are arguments, so that one compiled
-                function serves all layers.
-            hints: what the compiler may know.
+        It takes tensors and numbers and gives new tensors; weights are arguments, so that one function serves all
+        layers. Until it is compiled, and wherever the result would differ from its own, it runs as it is.
         """
         self._require(Stage.OPEN, "compile_model")
         return self._compile_model(function, hints)

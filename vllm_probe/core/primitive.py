@@ -116,6 +116,7 @@ class CompileHints:
         group_width: lanes that execute together, null when unknown.
         mode: `default`, `reduce-overhead` or `max-autotune`.
         folder: private folder for compiled code, null to keep none.
+        rows: positions of the arguments whose first size changes from call to call.
     """
 
     matrix_instructions: tuple[str, ...] = ()
@@ -123,6 +124,7 @@ class CompileHints:
     group_width: int | None = None
     mode: str = "default"
     folder: Path | None = None
+    rows: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

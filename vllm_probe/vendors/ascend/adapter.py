@@ -3,6 +3,7 @@
 from importlib import import_module
 
 from vllm_probe.core.errors import MissingExtra
+from vllm_probe.core.primitive import CompileHints
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.torchbase import AcceleratorAdapter
 
@@ -38,6 +39,9 @@ class AscendAdapter(AcceleratorAdapter):
     def software(self) -> dict[str, str]:
         """The versions of torch and torch_npu."""
         return super().software() | {"torch_npu": self._version}
+
+    def _toolchain(self, hints: CompileHints) -> str:  # noqa: ARG002
+        return "torch_npu compiles whole graphs by torchair, and inductor has no Ascend backend of its own"
 
     def _formats(self) -> tuple[str, ...]:
         """bf16 from the 910B on: https://www.hiascend.com/document/detail/en/canncommercial/80RC22."""

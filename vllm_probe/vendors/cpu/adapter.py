@@ -5,19 +5,22 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
 
 from vllm_probe.core.errors import LibraryUnavailable
-from vllm_probe.core.primitive import Linear, MemoryReading, Primitive, Support, Telemetry
+from vllm_probe.core.primitive import CompileHints, Linear, MemoryReading, Primitive, Support, Telemetry
 from vllm_probe.core.system import Host
 from vllm_probe.host.stats import parse_cpu_list
 from vllm_probe.vendors.cpu.lanes import CAPABILITIES, LIMITS, lanes_of
 from vllm_probe.vendors.cpu.limits import free_memory, read_limits
 from vllm_probe.vendors.cpu.sensors import Sensors
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
+from vllm_probe.vendors.torchbase.compiling import Toolchain
 
 _PREPACKED = "onednn_prepacked"
+_COMPILER_TIMEOUT_S = 5.0
 _NATIVE = {
     "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
     "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
@@ -72,6 +75,18 @@ class CpuAdapter(TorchAdapter):
 
     def _computes(self, dtype: str) -> bool:
         return dtype not in _NATIVE or bool(_NATIVE[dtype] & set(self.device.details.get("isa") or ()))
+
+    def _toolchain(self, hints: CompileHints) -> Toolchain | str:
+        """The C++ compiler; without matrix instructions inductor's own product is slower than that of oneDNN."""
+        name = self._host.env("CXX") or "g++"
+        path = self._host.which(name)
+        if path is None:
+            return f"inductor needs a C++ compiler and there is no {name} on PATH"
+        version = self._host.run((path, "--version"), _COMPILER_TIMEOUT_S).stdout.partition("\n")[0]
+        options: dict[str, Any] = {"cpp.cxx": (path,), "cpp.dynamic_threads": True}
+        if not any("amx" in word for word in hints.matrix_instructions):
+            options["max_autotune_gemm_backends"] = "ATEN"
+        return Toolchain(name=version or path, options=options)
 
     def software(self) -> dict[str, str]:
         """The versions of torch and of the oneDNN in it."""

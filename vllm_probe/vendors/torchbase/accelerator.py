@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 import torch
@@ -11,8 +12,9 @@ from torch.nn import functional
 
 from vllm_probe.core.bringup import Stage
 from vllm_probe.core.errors import DeviceUnavailable
-from vllm_probe.core.primitive import Done, Event, Linear, MemoryReading, Primitive, Support
+from vllm_probe.core.primitive import CompileHints, Done, Event, Linear, MemoryReading, Primitive, Support
 from vllm_probe.vendors.torchbase.adapter import TorchAdapter
+from vllm_probe.vendors.torchbase.compiling import Toolchain
 from vllm_probe.vendors.torchbase.linear import has_kernel
 
 _GATE_CYCLES, _MOST_CYCLES = 1 << 20, 1 << 27
@@ -156,6 +158,13 @@ class AcceleratorAdapter(TorchAdapter):
         if hold and late:
             self._gate_cycles = min(2 * self._gate_cycles, _MOST_CYCLES)
         return float(begin.elapsed_time(end)) / 1e3
+
+    def _toolchain(self, hints: CompileHints) -> Toolchain | str:  # noqa: ARG002 - Triton finds out by itself
+        """Triton, which inductor generates for GPUs."""
+        try:
+            return Toolchain(name=f"triton {version('triton')}")
+        except PackageNotFoundError:
+            return f"inductor needs triton on {self.torch_name} and it is not installed"
 
     def _formats(self) -> tuple[str, ...]:
         """Number formats that the matrix units of this architecture compute in, besides fp32."""

@@ -1,5 +1,6 @@
 """TorchAdapter: everything that a torch backend does alike; a vendor overrides what its device does better."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,10 +11,12 @@ import torch
 
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.errors import UnknownName
-from vllm_probe.core.primitive import Done, Event, Linear, Primitive, Support
+from vllm_probe.core.primitive import Compiled, CompileHints, Done, Event, Linear, Primitive, Support
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import FenceScope
 from vllm_probe.vendors.torchbase.attention import ATTENTION
+from vllm_probe.vendors.torchbase.compiling import Region, Toolchain, Workshop, unavailable
+from vllm_probe.vendors.torchbase.keeping import key_of, open_folder
 from vllm_probe.vendors.torchbase.linear import WEIGHT_ONLY, dense, integer, weight_only_formats
 from vllm_probe.vendors.torchbase.rowwise import QUANTIZE, RMS_NORM, ROPE
 from vllm_probe.vendors.torchbase.swapping import SWAP
@@ -27,6 +30,7 @@ _FLOATING = {
     Primitive.ROPE: tuple(ROPE),
     Primitive.QUANTIZE: tuple(QUANTIZE),
 }
+_LOG = logging.getLogger(__name__)
 _LINEAR = {"aten": dense, "int_mm": integer}
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _BLOCK = 1 << 20
@@ -61,6 +65,9 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     def __init__(self, host: Host) -> None:
         super().__init__()
         self._host = host
+        self._workshop: Workshop | None = None
+        self._regions: dict[tuple[Callable[..., Any], str, tuple[int, ...]], Region] = {}
+        self._said: set[str] = set()
 
     def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:  # noqa: ARG002
         if self.implementations(primitive, dtype):
@@ -237,6 +244,48 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         implementation: str | None,
     ) -> None:
         self._chosen(SWAP, Primitive.SWAP, pool, implementation)(pool, blocks, host, block_bytes, to_device)
+
+    def _compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
+        """By inductor, one region for each function; a second call with the same function gives the same region."""
+        missing = unavailable()
+        toolchain = f"this torch is too old: {missing}" if missing else self._toolchain(hints)
+        if isinstance(toolchain, str):
+            if toolchain not in self._said:
+                self._said.add(toolchain)
+                _LOG.info("nothing is compiled: %s", toolchain)
+            return Compiled(function=function, reason=toolchain)
+        if self._workshop is None:
+            place = open_folder(self._host, hints.folder, self._compile_key(toolchain))
+            self._workshop = Workshop(place)
+        key = (function, hints.mode, hints.rows)
+        if key not in self._regions:
+            self._regions[key] = Region(function, hints.mode, toolchain, self._workshop, hints.rows)
+        reason = f"{toolchain.name}, mode {hints.mode}, {self._workshop.place.note}"
+        return Compiled(function=self._regions[key], backend="inductor", reason=reason)
+
+    def _toolchain(self, hints: CompileHints) -> Toolchain | str:  # noqa: ARG002 - for those who override it
+        """What inductor compiles with on this device, or why it cannot."""
+        return f"no compiler is known for {self.torch_device}"
+
+    def _compile_key(self, toolchain: Toolchain) -> str:
+        """Changes with everything that compiled code depends on."""
+        isa = self.device.details.get("isa")
+        return key_of(
+            {
+                "adapter": type(self).__name__,
+                "torch": f"{torch.__version__} {torch.version.git_version}",
+                "compiler": toolchain.name,
+                "device": f"{self._host.platform().machine} {self.device.arch} {isa}",
+            }
+        )
+
+    def close(self) -> None:
+        """As every adapter, and compiles no more."""
+        if self._workshop:
+            self._workshop.close()
+            self._workshop = None
+            self._regions.clear()
+        super().close()
 
     def _format(self, dtype: str) -> torch.dtype:
         """What holds a number in the format that a capability calls `dtype`."""

@@ -1,0 +1,171 @@
+"""Regional torch.compile: eager until compiled in the background, and eager wherever that would change the result."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils import _pytree as pytree
+
+from vllm_probe.vendors.torchbase.keeping import Place, seal
+
+_LOG = logging.getLogger(__name__)
+_MOST_SIGNATURES = 8  # torch._dynamo.config.recompile_limit: what is over it would run eagerly anyway
+_TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-3}
+_OTHER_TOLERANCE = 1e-2
+"""Largest relative error against eager: a compiler leaves out the roundings between operators, 2**-9 each in bf16."""
+
+_PLACES = "torch._inductor.runtime.cache_dir_utils"
+_Signature: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """What turns a function into code for a device.
+
+    Attributes:
+        name: compiler with its version; code of another one is not loaded.
+        options: of inductor, besides those of the mode.
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def unavailable() -> str | None:
+    """Why this torch cannot be told where to keep what it compiles."""
+    try:
+        return None if hasattr(import_module(_PLACES), "temporary_cache_dir") else "temporary_cache_dir is not there"
+    except ImportError as error:
+        return str(error)
+
+
+class Workshop:
+    """The thread that compiles, and the folder that it keeps its work in."""
+
+    def __init__(self, place: Place) -> None:
+        from torch._inductor import config
+
+        config.compile_threads = 1  # no pool of processes beside ours
+        self.place, self._open = place, True
+        self._cache = import_module(_PLACES).temporary_cache_dir(str(place.path))
+        self._cache.__enter__()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="compile", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Runs `job` in the thread, after those before it."""
+        self._jobs.put(job)
+
+    def finish(self, timeout_s: float) -> bool:
+        """Whether all that was submitted is done within `timeout_s`."""
+        done = Event()
+        self.submit(done.set)
+        return done.wait(timeout_s)
+
+    def close(self) -> None:
+        """Takes no more work. A compilation that still runs is left to end with the process."""
+        self._open = False
+        self._jobs.put(None)
+        self._thread.join(timeout=0.1)
+        if not self._thread.is_alive():
+            self._cache.__exit__(None, None, None)
+            if not self.place.kept:
+                shutil.rmtree(self.place.path, ignore_errors=True)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if self._open:
+                job()
+                if self.place.kept:
+                    seal(self.place.path)
+
+
+class Region:
+    """A function that is compiled once for each kind of arguments, whose rows may be any number from two on."""
+
+    def __init__(
+        self, function: Callable[..., Any], mode: str, toolchain: Toolchain, workshop: Workshop, rows: tuple[int, ...]
+    ) -> None:
+        modes: dict[str, Any] = torch._inductor.list_mode_options(mode)  # noqa: SLF001 - has no public name
+        options = modes | toolchain.options
+        self._function, self._workshop, self._rows = function, workshop, rows
+        self._compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False, options=options)
+        self._known: dict[_Signature, Callable[..., Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the function gives for `arguments`."""
+        signature = self._signature(arguments)
+        if signature is None:
+            return self._function(*arguments)
+        chosen = self._known.get(signature)
+        if chosen is None:
+            chosen = self._function
+            if len(self._known) < _MOST_SIGNATURES:
+                self._known[signature] = chosen
+                copies = tuple(_copy(argument) for argument in arguments)
+                inference = torch.is_inference_mode_enabled()
+                self._workshop.submit(partial(self._compile, signature, copies, inference))
+        return chosen(*arguments)
+
+    def _signature(self, arguments: tuple[Any, ...]) -> _Signature | None:
+        """All that compiled code depends on: everything but the rows, and of those which are equal; null for none."""
+        counts = [len(arguments[position]) for position in self._rows]
+        if min(counts) < 2:  # torch.compile takes sizes of 0 and 1 for constants
+            return None
+        kinds = [
+            (argument.dtype, argument.shape[position in self._rows :], argument.stride(), argument.is_inference())
+            if isinstance(argument, torch.Tensor)
+            else argument
+            for position, argument in enumerate(arguments)
+        ]
+        equal = tuple(counts.index(count) for count in counts)
+        return (torch.is_inference_mode_enabled(), torch.is_grad_enabled(), equal, *kinds)
+
+    def _compile(self, signature: _Signature, copies: tuple[Any, ...], inference: bool) -> None:
+        name, begin = getattr(self._function, "__name__", "function"), time.perf_counter()
+        try:
+            with torch.inference_mode(inference), torch.set_grad_enabled(signature[1]):
+                for position in self._rows:
+                    torch._dynamo.mark_dynamic(copies[position], 0)  # noqa: SLF001 - documented, in no public module
+                fault = _difference(self._compiled(*copies), self._function(*copies))
+        except BaseException as error:  # noqa: BLE001 - isolation point: a compiler may raise anything
+            fault = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:2]])
+        if fault is None:
+            self._known[signature] = self._compiled
+            _LOG.info("%s compiled in %.1f s", name, time.perf_counter() - begin)
+        else:
+            _LOG.warning("%s stays eager: %s", name, fault)
+
+
+def _copy(argument: Any) -> Any:
+    """The values of `argument` in memory of its own, laid out the same."""
+    if not isinstance(argument, torch.Tensor):
+        return argument
+    if 0 in argument.stride():
+        return argument.clone(memory_format=torch.preserve_format)
+    twin = torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype, device=argument.device)
+    return twin.copy_(argument)
+
+
+def _difference(results: Any, expected: Any) -> str | None:
+    """How far `results` are from `expected` where that is too far."""
+    for result, exact in zip(pytree.tree_leaves(results), pytree.tree_leaves(expected), strict=True):
+        if not isinstance(exact, torch.Tensor):
+            if result != exact:
+                return f"gives {result} and not {exact}"
+            continue
+        if (result.shape, result.dtype) != (exact.shape, exact.dtype):
+            return f"gives {result.dtype} {[*result.shape]} and not {exact.dtype} {[*exact.shape]}"
+        error = float((result.double() - exact.double()).norm() / exact.double().norm().clamp(min=1e-30))
+        if not error <= _TOLERANCE.get(exact.dtype, _OTHER_TOLERANCE):
+            return f"its result is off by {error:.1e}"
+    return None
