@@ -5,7 +5,7 @@ from math import isfinite
 from typing import get_args
 
 from vllm_probe.core.errors import AdapterOutOfOrder
-from vllm_probe.core.primitive import CompileHints
+from vllm_probe.core.primitive import CompileHints, Primitive
 from vllm_probe.core.values import FenceScope
 from vllm_probe.vendors.conformance.outcome import (
     Adapter,
@@ -20,6 +20,9 @@ from vllm_probe.vendors.conformance.outcome import (
 _NEEDS_DEVICE: dict[str, Callable[[Adapter], object]] = {
     "device": lambda a: a.device,
     "open": lambda a: a.open(),
+    "supports": lambda a: a.supports(Primitive.LINEAR, "fp32"),
+    "group_widths": lambda a: a.group_widths(""),
+    "weight_only_formats": lambda a: a.weight_only_formats(),
 }
 _NEEDS_OPEN: dict[str, Callable[[Adapter], object]] = {
     "memory": lambda a: a.memory(),
@@ -39,6 +42,7 @@ _NEEDS_OPEN: dict[str, Callable[[Adapter], object]] = {
     "synchronize": lambda a: a.synchronize(),
     "time_batch": lambda a: a.time_batch([]),
     "prepare_linear": lambda a: a.prepare_linear(None, None, "fp32"),
+    "prepare_weight_only": lambda a: a.prepare_weight_only(None, "int8"),
     "attention": lambda a: a.attention(None, None, None, [1], causal=True),
     "rms_norm": lambda a: a.rms_norm(None, None, 1e-6),
     "rope": lambda a: a.rope(None, None, None),
