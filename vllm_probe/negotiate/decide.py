@@ -178,11 +178,14 @@ def _ranks(record: Record, chosen: Sized) -> None:
 
 def _device(record: Record, chosen: Sized) -> None:
     case, capability = chosen.case, chosen.case.capability
-    cores, budget = capability.device.num_units, case.request.threads
+    widths, budget = capability.execution.group_width, case.request.threads
     if case.device["has_threads"]:
-        threads = min(filter(None, (cores, budget)), default=None)
+        swept, cores = widths.get("threads"), capability.device.num_units
+        best = swept if isinstance(swept, int) else cores
+        threads = min(filter(None, (best, budget)), default=None)
         rule = "one for each core that descriptor and process both have" if threads else "no core count is known"
-        record.set("threads", threads, rule, descriptor=cores, process=budget)
+        rule = "as many as were fastest in the sweep, and as this process has" if best is swept else rule
+        record.set("threads", threads, rule, descriptor=best, process=budget)
     else:
         record.set("threads", None, "not a CPU")
     stated, needed = capability.memory.alignment_bytes, alignment(case)
@@ -192,11 +195,11 @@ def _device(record: Record, chosen: Sized) -> None:
     scope = capability.execution.memory_fence_scope
     rule = "the descriptor's" if scope else "the widest, since the descriptor states none"
     record.set("memory_fence_scope", scope or "system", rule)
-    widths = capability.execution.group_width
     width = widths.get("optimal") or widths.get("native") or case.device["group_width"]
     rule = "the device's own: none was measured to be faster" if width else "no width is known of this device"
     rule = "the fastest that was measured" if widths.get("optimal") else rule
-    record.set("group_width", width if isinstance(width, int) else None, rule, descriptor=widths)
+    known = {key: value for key, value in widths.items() if key != "sweep"}
+    record.set("group_width", width if isinstance(width, int) else None, rule, descriptor=known)
 
 
 def _model(record: Record, chosen: Sized) -> None:

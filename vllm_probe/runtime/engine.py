@@ -15,7 +15,7 @@ import torch
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.progress import Progress, silent
-from vllm_probe.runtime.executor.admission import check_runnable
+from vllm_probe.runtime.executor.admission import check_runnable, limit_width
 from vllm_probe.runtime.executor.embedder import Embedder, LoadFormat, chunks_prompts, load_embedder, pooling_of
 from vllm_probe.runtime.executor.result import Embeddings, collect, to_bytes
 from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts, Reading
@@ -221,6 +221,7 @@ class Engine:
         processors libgomp stops spinning, and each operator pays about 40 us to wake its helpers.
         """
         try:
+            limit_width(adapter, self.config.group_width)
             adapter.open()
             if self.config.threads:
                 torch.set_num_threads(self.config.threads)

@@ -80,6 +80,16 @@ def test_ascend_is_aligned_to_256_bytes_whatever_its_document_says() -> None:
     assert config(EMBEDDING, ASCEND | {"memory": {"alignment_bytes": 1024}}, engine="vllm").alignment_bytes == 1024
 
 
+def test_width_and_threads_are_those_that_were_fastest_in_the_sweep() -> None:
+    widths = {"native": 16, "optimal": 8, "threads": 1, "sweep": [{"lanes": 8}]}
+    found = config(MINILM, descriptor(CPU, execution={"group_width": widths}), threads=4)
+    assert (found.group_width, found.threads) == (8, 1)
+    assert decision(found, "threads").rule == "as many as were fastest in the sweep, and as this process has"
+    assert decision(found, "group_width").inputs["descriptor"] == {"native": 16, "optimal": 8, "threads": 1}
+    more = descriptor(CPU, execution={"group_width": {"threads": 8}})
+    assert config(MINILM, more, threads=4).threads == 4
+
+
 def test_reference_machine_golden() -> None:
     found = config(MINILM, CPU, capability_name="ref", threads=4)
     assert summary(found) == {

@@ -1,10 +1,15 @@
 """Whether the engine can run a config, before anything is loaded."""
 
+import logging
+
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import BadUsage, UnsupportedModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.runtime.executor.embedder import ARCHITECTURES, LoadFormat, chunks_prompts, pooling_of
+from vllm_probe.vendors.torchbase import TorchAdapter
+
+_log = logging.getLogger(__name__)
 
 _DTYPES = ("float32", "bfloat16")  # what vectors are checked in; float16 overflows, and CPUs are slow in it
 
@@ -46,6 +51,12 @@ def check_runnable(config: RuntimeConfig, spec: ModelSpec, device: Device, load_
             f"max_num_batched_tokens {config.max_num_batched_tokens} is less than max_model_len {config.max_model_len}",
             hint="a prompt of this model is embedded in one step: raise the first or lower the second",
         )
+
+
+def limit_width(adapter: TorchAdapter, lanes: int | None) -> None:
+    """Keeps this process to a width below the device's own, before the adapter opens; says so where it is too late."""
+    if lanes in adapter.process_widths()[1:] and lanes is not None and not adapter.limit_width(lanes):
+        _log.warning("this process has computed before, so that it cannot be limited to %d lanes", lanes)
 
 
 def _check_threads(threads: int | None, device: Device) -> None:
