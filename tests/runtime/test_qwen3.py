@@ -1,5 +1,6 @@
 """Qwen3 as an embedding model: vectors against transformers, the end token, cut vectors, prompts."""
 
+import json
 import random
 import shutil
 from collections.abc import Iterator
@@ -234,6 +235,21 @@ def test_a_prompt_of_the_checkpoint_stands_before_the_text(exact: Engine) -> Non
         assert torch.equal(exact.embed(TEXTS, prompt_name=name).vectors, wanted)
     assert torch.equal(exact.embed(TEXTS, prompt_name="document").vectors, exact.embed(TEXTS).vectors)
     assert torch.equal(exact.embed([[5, 6]], prompt_name="document").vectors, exact.embed([[5, 6]]).vectors)
+
+
+def test_the_default_prompt_of_the_checkpoint_stands_before_texts_without_another(
+    exact: Engine, folder: Path, tmp_path: Path
+) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    path = tmp_path / "config_sentence_transformers.json"
+    path.unlink()
+    path.write_text(json.dumps({"prompts": PROMPTS, "default_prompt_name": "query"}))
+    engine = load_engine(tmp_path)
+    assert torch.equal(engine.embed(TEXTS).vectors, exact.embed(TEXTS, prompt_name="query").vectors)
+    assert torch.equal(engine.embed(TEXTS, prompt_name="document").vectors, exact.embed(TEXTS).vectors)
+    assert torch.equal(engine.embed([[5, 6]]).vectors, exact.embed([[5, 6]]).vectors)
+    engine.close()
 
 
 @pytest.mark.parametrize(

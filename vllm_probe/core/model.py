@@ -156,6 +156,7 @@ class ModelSpec:
         repository: `organisation/name` on the Hugging Face hub, null when unknown.
         source: where the facts come from.
         prompts: named prompt prefixes of the checkpoint.
+        default_prompt: name of the prompt that stands before a text for which none is named, null for none.
     """
 
     name: str
@@ -203,3 +204,4 @@ class ModelSpec:
     repository: str | None = None
     source: str
     prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None

@@ -125,17 +125,29 @@ def _pooled(spec: ModelSpec, path: Path, kinds: dict[str, str]) -> ModelSpec:
     mode = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
     if not isinstance(mode, str) or mode not in _POOLINGS:
         raise UnsupportedModel(f"{path}: pooling {str(mode)[:80]!r} is not known", hint="mean, cls and lasttoken are")
-    about = read_value(path / "config_sentence_transformers.json", dict) or {}
-    prompts = about["prompts"] if isinstance(about.get("prompts"), dict) else {}
+    prompts, default_prompt = _prompts(path / "config_sentence_transformers.json")
     return replace(
         spec,
         task="embed",
         ties_embeddings=True,
         pooling=_POOLINGS[mode],
         normalizes="Normalize" in kinds,
-        prompts={key: text for key, text in prompts.items() if isinstance(text, str)},
+        prompts=prompts,
+        default_prompt=default_prompt,
         source=f"{spec.source}, sentence-transformers files",
     )
+
+
+def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
+    """Prompts by name, and the name of the one that texts get without a word."""
+    about = read_value(path, dict) or {}
+    listed = about["prompts"] if isinstance(about.get("prompts"), dict) else {}
+    prompts = {key: text for key, text in listed.items() if isinstance(text, str)}
+    default = about.get("default_prompt_name")
+    if default is not None and (not isinstance(default, str) or default not in prompts):
+        message = f"{path}: default_prompt_name {str(default)[:80]!r} is none of its prompts"
+        raise InvalidModel(message, hint="sentence-transformers refuses it too: correct the name or remove it")
+    return prompts, default
 
 
 def _longest_input(root: Path, limit: int) -> int:

@@ -46,7 +46,17 @@ def test_release_6_writes_pooling_prompts_and_length_elsewhere(tmp_path: Path) -
     }
     spec = read_folder(write(tmp_path, minilm(**changes)))
     assert (spec.pooling, spec.normalizes, spec.max_model_len) == ("cls", False, 128)
-    assert spec.prompts == {"query": "Query: ", "document": ""}
+    assert (spec.prompts, spec.default_prompt) == ({"query": "Query: ", "document": ""}, None)
+
+
+def test_the_default_prompt_is_one_of_the_prompts(tmp_path: Path) -> None:
+    about = {"prompts": {"query": "Query: "}, "default_prompt_name": "query"}
+    files = minilm(**{"config_sentence_transformers.json": about})
+    assert read_folder(write(tmp_path, files)).default_prompt == "query"
+    for wrong in ("document", ["query"], 1):
+        files = minilm(**{"config_sentence_transformers.json": {**about, "default_prompt_name": wrong}})
+        with pytest.raises(InvalidModel, match="is none of its prompts"):
+            read_folder(write(tmp_path, files))
 
 
 @pytest.mark.parametrize("length", [10**30, 8192, 0, None, "256", 1e30])

@@ -47,7 +47,8 @@ class Reading(TypedDict, total=False):
     Attributes:
         truncate_prompt_tokens: cut longer inputs to so many tokens; -1 is the model's limit.
         truncation_side: which end loses tokens, `right` without.
-        prompt_name: prompt of the checkpoint to put before each text.
+        prompt_name: prompt of the checkpoint to put before each text; without it the checkpoint's default, which token
+            ids are taken to have.
     """
 
     truncate_prompt_tokens: int | None
@@ -95,7 +96,10 @@ class PromptReader:
         if not inputs:
             raise RequestError("input is empty")
         limit, side = self._limit(reading.get("truncate_prompt_tokens")), reading.get("truncation_side") or "right"
-        prefix = self._prefix(reading.get("prompt_name"))
+        name = reading.get("prompt_name")
+        prefix = self._prefix(name)
+        if name is not None and prefix:
+            _check_texts(inputs)
         found = [self._read_one(item, prefix, limit, side, f"input {index}") for index, item in enumerate(inputs)]
         return Prompts(tuple(ids for ids, _ in found), sum(cut for _, cut in found))
 
@@ -137,7 +141,7 @@ class PromptReader:
     def _prefix(self, name: str | None) -> str:
         prompts = self._spec.prompts
         if name is None:
-            return ""
+            return prompts[self._spec.default_prompt] if self._spec.default_prompt else ""
         if (known := name if name in prompts else _INPUT_TYPES.get(name)) in prompts:
             return prompts[str(known)]
         listed = f"it has {', '.join(sorted(prompts))}" if prompts else "it has none"
@@ -161,8 +165,6 @@ class PromptReader:
             raise RequestError(f"{place} is empty")
         if isinstance(item, str):
             return self._read_text(prefix + item, limit, side, place)
-        if prefix:
-            raise RequestError(f"{place} is token ids, which no prompt can be put before: send text", "prompt_name")
         return self._read_ids(item, limit, side, place)
 
     def _read_ids(self, ids: Sequence[int], limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
@@ -217,6 +219,14 @@ class PromptReader:
     def _too_long(self, found: str) -> RequestError:
         message = f"This model's maximum context length is {self._max_model_len} tokens, but {found}"
         return RequestError(f"{message}: shorten it or send truncate_prompt_tokens: -1")
+
+
+def _check_texts(inputs: Sequence[Input]) -> None:
+    """Refuses token ids, which no prompt can be put before."""
+    for index, item in enumerate(inputs):
+        if not isinstance(item, str):
+            message = f"input {index} is token ids, which no prompt can be put before: send text"
+            raise RequestError(message, "prompt_name")
 
 
 def _check_unicode(text: str, place: str) -> None:
