@@ -110,6 +110,15 @@ def test_what_cannot_be_checked_ends_with_the_error_that_says_why(cli: Cli, inst
     assert "is for plug-in contract 99" in cli("adapter", "check", "old", plugins="").err
 
 
+def test_without_torch_the_extra_that_brings_it_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "vllm_probe.vendors.cpu.adapter", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    ended = cli("adapter", "check", "cpu")
+    assert (ended.code, ended.error) == (3, "missing-extra")
+    assert "pip install 'vllm-probe[runtime]'" in ended.err
+    assert cli("adapter", "check", "null", plugins="").code == 0
+
+
 @pytest.mark.parametrize("name", ["", "A", "1st", "two words", "a-b", "a__b", "_a", "x" * 33, "../up", "cpu", "all"])
 def test_a_name_that_is_none_or_taken_makes_no_package(cli: Cli, name: str) -> None:
     ended = cli("adapter", "new", name, "--output", "made")

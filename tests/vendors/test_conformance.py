@@ -206,7 +206,11 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
     ),
     "an alignment that is no power of two": ({"alignment_bytes": 48}, "description: fences", "alignment_bytes is 48"),
     "a scope of its own": ({"memory_fence_scope": "galaxy"}, "description: fences", "'galaxy' is no fence scope"),
-    "no queue": ({"copy_queues": 0}, "description: fences", "copy_queues is 0"),
+    "no queue": (
+        {"copy_queues": property(lambda self: 0, lambda self, value: None)},
+        "description: fences",
+        "copy_queues is 0",
+    ),
     "no software": ({"software": lambda self: {}}, "description: fences", "software.. is empty"),
     "more free than there is": (
         {"_memory": lambda self: MemoryReading(total_bytes=1, free_bytes=2)},
@@ -354,8 +358,15 @@ def test_an_adapter_that_does_not_open_is_one_failed_check() -> None:
     assert (result.name, result.ok) == ("bring-up: opens", False)
 
 
+def test_an_adapter_that_does_not_close_has_its_other_results_all_the_same() -> None:
+    results = results_of(broken(_close=lambda self: 1 / 0))
+    failed = [result.name for result in results if result.ok is False]
+    assert failed == ["bring-up: closes and reopens", "bring-up: closes"]
+    assert len(results) == len(results_of(Complete))
+
+
 def test_an_adapter_that_cannot_say_what_it_has_is_a_failed_check() -> None:
-    results = results_of(broken(group_widths=lambda self, name: 1 / 0))
+    results = results_of(broken(_group_widths=lambda self, name: 1 / 0))
     assert [result.name for result in results if result.ok is False] == ["primitives: what there is"]
 
 

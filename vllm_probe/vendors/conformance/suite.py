@@ -82,15 +82,12 @@ def run_suite(
     opened = _judged(Check("bring-up: opens", _open), subject)
     if not opened.ok:
         return (opened,)
-    try:
-        checks, results = all_checks(adapter), [opened]
-        for number, check in enumerate(checks):
-            progress(check.name, number, len(checks))
-            results.append(_judged(check, subject))
-        progress("checked", len(checks), len(checks))
-        return tuple(results)
-    finally:
-        adapter.close()
+    checks, results = (*all_checks(adapter), Check("bring-up: closes", _close)), [opened]
+    for number, check in enumerate(checks):
+        progress(check.name, number, len(checks))
+        results.append(_judged(check, subject))
+    progress("checked", len(checks), len(checks))
+    return tuple(results)
 
 
 def all_checks(adapter: Adapter) -> tuple[Check, ...]:
@@ -100,6 +97,11 @@ def all_checks(adapter: Adapter) -> tuple[Check, ...]:
 
 def _open(subject: Subject) -> Outcome:
     subject.adapter.open()
+    return PASSED
+
+
+def _close(subject: Subject) -> Outcome:
+    subject.adapter.close()
     return PASSED
 
 
