@@ -1,0 +1,138 @@
+"""Layer 1: NVML. A report in JSON, from a child process: `Host.isolated("vllm_probe.vendors.nvidia.lib:read")`.
+
+The report is `{"status": 0, "driver", "cuda_version", "devices": [...]}`, with a `status` that is not 0 where NVML
+cannot be initialised. A device has the values that NVML gave, `failed` (name of a value to the status in its place),
+`status` where it has no handle, and `parts`, its MIG instances, which are devices too.
+"""
+
+from collections.abc import Callable, Iterable
+from ctypes import byref, c_int, c_void_p
+from typing import Any
+
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.nvidia import PLUGIN
+from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version
+from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, Refused, load
+from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, OF_PART, PART, Question, Record
+from vllm_probe.vendors.pci import accelerators
+
+_MOST = 256  # devices; a count above is no count
+_LEAST_POINTER = 0x1000
+
+
+def read(host: Host) -> Record:
+    """Everything that is asked of NVML.
+
+    Raises:
+        LibraryUnavailable: there is none.
+    """
+    return _session(host, FIELDS)
+
+
+def health(host: Host) -> Record:
+    """As `read`, only what changes from moment to moment: memory, processes, compute mode, clocks and their reasons."""
+    return _session(host, {name: FIELDS[name] for name in HEALTH})
+
+
+def _session(host: Host, fields: dict[str, Question]) -> Record:
+    nvml = Nvml(load(host))
+    try:
+        nvml.call("nvmlInit_v2 nvmlInit")
+    except Refused as refused:
+        return {"status": refused.status}
+    report: Record = {"status": 0}
+    try:
+        report |= _answers(
+            {
+                "driver": lambda: nvml.text("nvmlSystemGetDriverVersion"),
+                "cuda_version": lambda: cuda_version(
+                    nvml.number("nvmlSystemGetCudaDriverVersion_v2 nvmlSystemGetCudaDriverVersion", kind=c_int)
+                ),
+            }
+        )
+        return report | {"devices": _devices(nvml, host, fields)}
+    finally:
+        _answers({"shutdown": lambda: nvml.call("nvmlShutdown")})
+
+
+def _devices(nvml: Nvml, host: Host, fields: dict[str, Question]) -> list[Record]:
+    """By NVML's index, then the functions of the bus that NVML does not list and has a status for."""
+    functions = [each.address for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.kind]
+    try:
+        count = nvml.number("nvmlDeviceGetCount_v2 nvmlDeviceGetCount")
+    except Refused as refused:
+        if refused.status != NO_FUNCTION:
+            return [{"id": address, "status": refused.status} for address in functions]
+        count = max(len(functions), 1)
+    found = [_device(nvml, index, fields) for index in range(min(count, _MOST))]
+    for device, address in zip(found, functions, strict=False):
+        if "id" not in device and "status" not in device and count == len(functions):  # both are in the bus's order
+            device["id"] = address
+    listed = {device.get("id") for device in found}
+    return [*found, *(lost for address in functions if address not in listed for lost in _unlisted(nvml, address))]
+
+
+def _device(nvml: Nvml, index: int, fields: dict[str, Question]) -> Record:
+    handle = c_void_p()
+    try:
+        nvml.call("nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex", index, byref(handle))
+    except Refused as refused:
+        if refused.status != NO_FUNCTION:  # a recording by hand has values and no handles
+            return {"index": index, "status": refused.status}
+    if 0 < (handle.value or 0) < _LEAST_POINTER:  # there the recording has a status where a handle is due
+        return {"index": index, "status": handle.value}
+    return {"index": index} | _filled(nvml, handle, fields)
+
+
+def _filled(nvml: Nvml, handle: c_void_p, fields: dict[str, Question]) -> Record:
+    device = _answers({name: _asking(question, nvml, handle) for name, question in fields.items()})
+    pci = device.pop("pci", None)
+    device |= pci or {}
+    if device.get("mig"):
+        device["parts"] = _parts(nvml, handle, fields)
+    return device
+
+
+def _asking(question: Question, nvml: Nvml, handle: c_void_p) -> Callable[[], Any]:
+    return lambda: question(nvml, handle)
+
+
+def _answers(questions: dict[str, Callable[[], Any]]) -> Record:
+    """What is known, with `failed` for the rest; one question that fails costs its own answer only."""
+    known: Record = {}
+    failed: Record = {}
+    for name, ask in questions.items():
+        try:
+            value = ask()
+        except Refused as refused:
+            failed[name] = refused.status
+        else:
+            known |= {name: value} if value is not None else {}
+    return known | ({"failed": failed} if failed else {})
+
+
+def _unlisted(nvml: Nvml, address: str) -> Iterable[Record]:
+    try:
+        nvml.call("nvmlDeviceGetHandleByPciBusId_v2 nvmlDeviceGetHandleByPciBusId", address.encode(), byref(c_void_p()))
+    except Refused as refused:
+        if refused.status != NO_FUNCTION:
+            yield {"id": address, "status": refused.status}
+
+
+def _parts(nvml: Nvml, handle: c_void_p, fields: dict[str, Question]) -> list[Record]:
+    """MIG instances; instance numbers have holes."""
+    try:
+        count = nvml.number("nvmlDeviceGetMaxMigDeviceCount", handle)
+    except Refused:
+        return []
+    parts = []
+    for number in range(count):
+        part = c_void_p()
+        try:
+            nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, number, byref(part))
+        except Refused as refused:
+            if refused.status == NOT_FOUND:
+                continue
+            break
+        parts.append(_filled(nvml, part, {name: each for name, each in (fields | PART).items() if name in OF_PART}))
+    return parts
