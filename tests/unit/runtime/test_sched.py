@@ -98,7 +98,7 @@ def test_a_full_queue_refuses_with_the_time_that_it_needs() -> None:
     made.submit(request(2))
 
 
-def test_after_a_refusal_nothing_is_read_until_a_full_step_has_room() -> None:
+def test_after_a_refusal_nothing_is_read_until_the_queue_is_half_empty() -> None:
     made = queue(request(10), request(10), request(10))
     made.check_room()  # full to the brim, and nobody was refused
     with pytest.raises(QueueFull):
@@ -106,8 +106,11 @@ def test_after_a_refusal_nothing_is_read_until_a_full_step_has_room() -> None:
     with pytest.raises(QueueFull, match="30 tokens are waiting, the limit is 30"):
         made.check_room()
     step(made)
+    with pytest.raises(QueueFull, match="20 tokens are waiting"):
+        made.check_room()
+    step(made)
     made.check_room()
-    made.submit(request(4))
+    made.submit(request(15))
     made.check_room()
 
 

@@ -66,8 +66,8 @@ class RequestQueue:
     def check_room(self) -> None:
         """Refuses as `submit` does, before anything is spent on reading a request.
 
-        Once one was refused, all are until there is room for a full step, so that under overload the tokenizer takes
-        no time from the requests that were admitted.
+        Once one was refused, all are until the queue is half empty, so that under overload nearly none is read in
+        vain, and the tokenizer takes no time from the requests that were admitted.
 
         Raises:
             QueueFull: too much waits.
@@ -76,8 +76,7 @@ class RequestQueue:
         with self._changed:
             if self._closed:
                 raise QueueClosed(_CLOSED)
-            room = self.limits.max_waiting_tokens - self._backlog.num_tokens
-            if self._overflowed and self._backlog and room < self.limits.max_num_batched_tokens:
+            if self._overflowed and self._backlog and 2 * self._backlog.num_tokens > self.limits.max_waiting_tokens:
                 raise self._full()
             self._overflowed = False
 

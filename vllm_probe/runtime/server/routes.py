@@ -70,7 +70,12 @@ class Routes:
         """What `parse` makes of the body, in the reader's thread; while the queue is full nothing is parsed."""
         body = await read_body(request, self._max_body_bytes)
         self._engine.check_room()
-        return await asyncio.get_running_loop().run_in_executor(self._reader, parse, body)
+
+        def parse_body() -> _Read:
+            self._engine.check_room()  # requests before this one may have filled the queue meanwhile
+            return parse(body)
+
+        return await asyncio.get_running_loop().run_in_executor(self._reader, parse_body)
 
     def _prepare(self, body: bytes) -> tuple[EmbeddingRequest, Prompts]:
         asked = self._parse(body, EmbeddingRequest)
