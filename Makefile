@@ -6,7 +6,7 @@ OPENCL := build/opencl
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-opencl lint types layers fmt schemas docs bench-peers size clean
+.PHONY: help run test test-slow test-opencl test-triton lint types layers fmt schemas docs bench-peers size clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,6 +42,13 @@ $(OPENCL)/.installed: $(STAMP) examples/opencl-adapter/pyproject.toml
 		>"$$($(OPENCL)/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
 	@$(OPENCL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e examples/opencl-adapter
 	@touch $@
+
+test-triton: $(STAMP)  ## the Triton kernel in Triton's interpreter (290 MB to download, 1 GB on disk)
+	@test -x build/triton/bin/python || $(BIN)/python -m venv build/triton
+	@$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+		>"$$(build/triton/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
+	@build/triton/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt triton
+	TRITON_INTERPRET=1 build/triton/bin/python -m pytest -q tests/vendors/test_tiles.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

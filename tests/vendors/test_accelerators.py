@@ -1,5 +1,6 @@
 """The adapters of GPUs and NPUs over a stand-in for torch's module of the device; no accelerator is needed."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -237,6 +238,23 @@ def test_what_cannot_compile_says_why(kind: type[AcceleratorAdapter]) -> None:
         pytest.skip("triton is installed")
     assert compiled.function is len
     assert "inductor" in compiled.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch", "widths"),
+    [
+        (NvidiaAdapter, "sm_90", (32, 64, 128, 256, 512)),
+        (AmdAdapter, "gfx942", (64, 128, 256, 512, 1024)),
+        (AmdAdapter, "gfx1100", (32, 64, 128, 256, 512)),
+    ],
+)
+def test_tiles_of_our_own_are_as_wide_as_whole_groups(
+    kind: type[AcceleratorAdapter], arch: str, widths: tuple[int, ...]
+) -> None:
+    adapter = fake(kind, FakeBackend(), arch=arch)
+    assert adapter.group_widths("triton") == widths
+    assert adapter.group_widths("aten") == ()
+    assert ("triton" in adapter.implementations(Primitive.LINEAR, "bf16")) == (find_spec("triton") is not None)
 
 
 def test_an_npu_without_its_plug_in_for_torch_says_what_to_install() -> None:

@@ -33,5 +33,9 @@ class AmdAdapter(AcceleratorAdapter):
         }
         return tuple(dtype for dtype, has in formats.items() if has)
 
+    def _lanes(self) -> int:
+        """A wave of CDNA and GCN is 64 wide, one of RDNA 32: https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html."""
+        return 64 if (self.device.arch or "").startswith("gfx9") else 32
+
     def _fp8(self) -> torch.dtype:
         return torch.float8_e4m3fnuz if (self.device.arch or "").startswith(_FNUZ) else torch.float8_e4m3fn

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +21,10 @@ from vllm_probe.vendors.torchbase.linear import has_kernel
 
 _GATE_CYCLES, _MOST_CYCLES = 1 << 20, 1 << 27
 """How long the device is held while calls are queued: from half a millisecond to a tenth of a second at 1 to 2 GHz."""
+
+_TILED = ("fp32", "bf16", "fp16", "int8")
+_GROUPS = (1, 2, 4, 8, 16)
+"""Number formats and groups to a tile of the Triton kernel; 4 groups are Triton's own default."""
 
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.[0-7]", re.IGNORECASE)
 
@@ -171,12 +177,16 @@ class AcceleratorAdapter(TorchAdapter):
         raise NotImplementedError
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        """As torch, with what this architecture multiplies: `scaled_mm` in fp8, `tf32` in tf32."""
+        """As torch, with what this architecture multiplies: `scaled_mm` in fp8, `tf32` in tf32.
+
+        `triton`, where it is installed, is a plain tile of our own whose number of lanes can be chosen.
+        """
         if primitive is not Primitive.LINEAR or dtype == "fp32":
             return super().implementations(primitive, dtype)
         if dtype not in self._formats():
             return ()
-        return {"tf32": ("tf32",), "fp8_e4m3": ("scaled_mm",)}.get(dtype) or super().implementations(primitive, dtype)
+        names = {"tf32": ("tf32",), "fp8_e4m3": ("scaled_mm",)}.get(dtype) or super().implementations(primitive, dtype)
+        return (*names, "triton") if dtype in _TILED and find_spec("triton") else names
 
     def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
         support = super()._supports(primitive, dtype, shape)
@@ -205,9 +215,32 @@ class AcceleratorAdapter(TorchAdapter):
     ) -> Linear[torch.Tensor]:
         if implementation == "tf32":
             return _tf32(weight, bias)
+        if implementation == "triton":
+            return self._prepare_wide(weight, bias, dtype, implementation, _GROUPS[2] * self._lanes())
         if implementation == "scaled_mm":
             return _scaled(weight.to(self.torch_device, self._fp8()), bias)
         return super()._prepare_linear(weight, bias, dtype, implementation)
+
+    def _lanes(self) -> int:
+        """Lanes of one warp, wave or sub-group."""
+        return 32
+
+    def _group_widths(self, implementation: str) -> tuple[int, ...]:
+        return tuple(groups * self._lanes() for groups in _GROUPS) if implementation == "triton" else ()
+
+    def _prepare_wide(
+        self,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        dtype: str,
+        implementation: str,  # noqa: ARG002 - one has widths
+        group_width: int,
+    ) -> Linear[torch.Tensor]:
+        tiled = import_module("vllm_probe.vendors.torchbase.tiles").tiled
+        weight = weight.to(self.torch_device, self._format(dtype))
+        added = None if bias is None else bias.to(weight.device, torch.int32 if dtype == "int8" else weight.dtype)
+        linear: Linear[torch.Tensor] = tiled(weight, added, group_width // self._lanes())
+        return linear
 
     @cached_property
     def _rounds_to_tf32(self) -> bool:
