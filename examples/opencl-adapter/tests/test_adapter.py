@@ -1,5 +1,6 @@
 """The adapter on a real OpenCL device: PoCL in CI."""
 
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,6 @@ from vllm_probe.vendors.descriptors import load_capability, search_path
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe_opencl.adapter import OpenClAdapter
 from vllm_probe_opencl.probe import probe
-from vllm_probe_opencl.tensor import ClTensor
 
 HOST = LocalHost()
 DEVICES = probe(HOST).devices
@@ -42,6 +42,11 @@ def adapter() -> Iterator[OpenClAdapter]:
     adapter.close()
 
 
+def probe_command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vllm_probe", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=110, env=os.environ | env)
+
+
 def failures(results: tuple[Result, ...]) -> dict[str, str]:
     return {result.name: result.reason for result in results if result.ok is False}
 
@@ -61,16 +66,34 @@ def test_the_conformance_suite_passes(change: Any) -> None:
     assert {result.name for result in results if result.ok} > {"linear: fp32 vector", "rope: fp32 kernel"}
 
 
-class WrongRope(OpenClAdapter):
-    """Turns every head the other way."""
+WRONG = """
+from dataclasses import replace
+from vllm_probe_opencl import PLUGIN as OPENCL
+import vllm_probe_opencl.probe as opencl
+from vllm_probe_opencl.adapter import OpenClAdapter
 
-    def _rope(self, heads: ClTensor, cosines: ClTensor, sines: ClTensor, implementation: str | None) -> ClTensor:
+class WrongRope(OpenClAdapter):
+    def _rope(self, heads, cosines, sines, implementation):
         return super()._rope(heads, sines, cosines, implementation)
 
+def probe(host):
+    found = opencl.probe(host)
+    return replace(found, devices=tuple(replace(device, vendor="wrong") for device in found.devices))
 
-def test_one_wrong_kernel_fails_the_suite_by_its_name() -> None:
-    results = run_suite(lambda: WrongRope(HOST), DEVICES[0])
-    assert set(failures(results)) == {"rope: fp32 kernel", "rope: fp16 kernel"}
+PLUGIN = replace(OPENCL, name="wrong", device_types=("wrong",), probe="wrong:probe", adapter="wrong:WrongRope")
+"""
+
+
+def test_a_plug_in_with_one_wrong_kernel_fails_its_check_by_name(tmp_path: Path) -> None:
+    info = tmp_path / "wrong-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[vllm_probe.vendors]\nwrong = wrong:PLUGIN\n")
+    (tmp_path / "wrong.py").write_text(WRONG)
+    done = probe_command("adapter", "check", "wrong", "--json", PYTHONPATH=str(tmp_path), VLLM_PROBE_PLUGINS="wrong")
+    assert done.returncode == 1
+    results = json.loads(done.stdout)["results"]
+    assert [result["name"] for result in results if result["ok"] is False] == ["rope: fp32 kernel", "rope: fp16 kernel"]
 
 
 def test_shared_virtual_memory_has_one_address_on_host_and_device(adapter: OpenClAdapter) -> None:
@@ -115,8 +138,8 @@ def test_every_byte_is_read_whatever_the_size(adapter: OpenClAdapter) -> None:
 
 def test_bench_writes_a_document_that_validates(tmp_path: Path) -> None:
     document = tmp_path / "opencl.json"
-    command = [sys.executable, "-m", "vllm_probe", "bench", "--device", "opencl:0", "--quick", "--emit", str(document)]
-    subprocess.run(command, check=True, timeout=100, env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")})
+    options = ("--device", "opencl:0", "--quick", "--emit", str(document))
+    assert probe_command("bench", *options, XDG_STATE_HOME=str(tmp_path / "state")).returncode == 0
     made = load_capability(document)
     assert (made.device_type, made.device.id, made.device.torch) == ("opencl", "opencl:0", None)
     assert made.compute_units["fp32"].throughput_gflops

@@ -16,7 +16,7 @@ from vllm_probe.core.values import FenceScope
 from vllm_probe_opencl.devices import all_devices
 from vllm_probe_opencl.kernels import Kernels, lane_memory
 from vllm_probe_opencl.linear import WIDTHS, Linears, group_widths
-from vllm_probe_opencl.memory import BufferAllocator, PinnedBlock, SvmAllocator, aligned, enqueue_copy
+from vllm_probe_opencl.memory import Allocator, PinnedBlock, aligned, enqueue_block, enqueue_copy, part
 from vllm_probe_opencl.tensor import FORMATS, ClTensor, HostArray
 
 _FORMATS = {
@@ -60,7 +60,7 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
         self._queues = [cl.CommandQueue(context) for _ in range(self.copy_queues)]
         self._queue = self._queues[0]
         self._kernels = Kernels(self._queue)
-        self._allocator = (SvmAllocator if self.device.details["svm"] else BufferAllocator)(context, self._queue)
+        self._allocator = Allocator(self._queue, svm=self.device.details["svm"])
         self._linears = Linears(self._kernels, self._allocator, self.device)
         self._lanes = 1 if self.device.kind == "cpu" else min(128, self._cl.max_work_group_size)
         self.alignment_bytes = self._cl.mem_base_addr_align // 8
@@ -86,7 +86,7 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
     def _allocate_host(self, nbytes: int, alignment: int, *, pinned: bool) -> ClTensor:
         if not pinned:
             return ClTensor((nbytes,), "int8", aligned(np.empty(nbytes + alignment, np.int8), nbytes, alignment))
-        block = PinnedBlock(self._queue.context, self._queue, nbytes + alignment)
+        block = PinnedBlock(self._queue, nbytes + alignment)
         return ClTensor((nbytes,), "int8", aligned(block.bytes, nbytes, alignment), block)
 
     def _release(self, tensor: ClTensor) -> None:
@@ -120,6 +120,9 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
         values: list[Any] = array.tolist()
         return values
 
+    def _part(self, tensor: ClTensor, offset: int, nbytes: int) -> ClTensor | None:
+        return part(tensor, offset, nbytes)
+
     def _copy(self, source: ClTensor, target: ClTensor, *, non_blocking: bool, queue: int) -> Event:
         if source.on_host and target.on_host:
             self._synchronize()
@@ -133,8 +136,8 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
         groups = self._cl.max_compute_units * 16
         length = max(-(-count // groups // 16) * 16, 16)
         partial, total = (self._allocator.empty((size,), "fp32") for size in (groups, 1))
-        for values, sums, size, part in ((source, partial, count, length), (partial, total, groups, groups)):
-            sizes = np.uint64(size), np.uint64(part), lane_memory(self._lanes)
+        for values, sums, size, each in ((source, partial, count, length), (partial, total, groups, groups)):
+            sizes = np.uint64(size), np.uint64(each), lane_memory(self._lanes)
             self._kernels.run("memory.sum", values.dtype, (math.prod(sums.shape),), self._lanes, values, sums, *sizes)
         return total
 
@@ -187,8 +190,8 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
         implementation: str | None,
     ) -> None:
         for index, block in enumerate(blocks):
-            part = host.memory[index * block_bytes : (index + 1) * block_bytes]
-            self._allocator.copy_block(self._queue, pool, block * block_bytes, part, to_device=to_device)
+            there = host.memory[index * block_bytes : (index + 1) * block_bytes]
+            enqueue_block(self._queue, pool, block * block_bytes, there, to_device=to_device)
 
     def _fence(self, scope: FenceScope) -> None:
         """Up to `device` every queue waits for what stands in all of them; `system` waits for their end."""

@@ -1,7 +1,6 @@
-"""Where tensors live: shared virtual memory, which has addresses; buffers, which have none; pinned and plain memory."""
+"""Where tensors live: device memory from a pool, pinned host memory from the driver, and copies between them."""
 
 import ctypes
-from abc import ABC, abstractmethod
 
 import numpy as np
 import pyopencl as cl
@@ -10,18 +9,23 @@ from pyopencl.tools import ImmediateAllocator, MemoryPool, SVMAllocator, SVMPool
 from vllm_probe_opencl.tensor import ClTensor, HostArray, size_bytes
 
 
-class Allocator(ABC):
-    """Allocates tensors on the device; what is freed is kept and given again, so that no call waits for the driver."""
+class Allocator:
+    """Allocates on the device: shared virtual memory, whose addresses host and device agree on, or else buffers.
 
-    def __init__(self, context: cl.Context) -> None:
-        self._context = context
+    Buffers have no address, so that only the driver knows how they are aligned. What is freed is kept and given again.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, *, svm: bool) -> None:
+        self._context, self._svm = queue.context, svm
+        flags = cl.svm_mem_flags.READ_WRITE
+        self._pool = (
+            SVMPool(SVMAllocator(queue.context, flags=flags, queue=queue))
+            if svm
+            else MemoryPool(ImmediateAllocator(queue))
+        )
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> ClTensor:
-        """An uninitialised tensor.
-
-        Raises:
-            MemoryError: the device has not that much.
-        """
+        """An uninitialised tensor; raises as `allocate`."""
         tensor = self.allocate(size_bytes(shape, dtype), 1)
         return ClTensor(shape, dtype, tensor.memory, tensor.owner)
 
@@ -33,81 +37,24 @@ class Allocator(ABC):
         """
         require(self._context, nbytes)
         try:
-            return self._allocate(max(nbytes, 1), alignment)
+            block = self._pool(nbytes + alignment - 1 if self._svm else nbytes)
         except cl.MemoryError as error:
             raise MemoryError(f"{nbytes} bytes: {error}") from error
+        memory = _pointer(-(-block.svm_ptr // alignment) * alignment, nbytes) if self._svm else block
+        return ClTensor((nbytes,), "int8", memory, block)
 
-    @abstractmethod
-    def copy_block(
-        self, queue: cl.CommandQueue, tensor: ClTensor, begin: int, host: HostArray, *, to_device: bool
-    ) -> None:
-        """Queues a copy between `host` and as many bytes of `tensor` from byte `begin` on."""
-
-    @abstractmethod
     def free(self) -> None:
         """Gives what is kept back to the driver."""
-
-    @abstractmethod
-    def _allocate(self, nbytes: int, alignment: int) -> ClTensor: ...
-
-
-class SvmAllocator(Allocator):
-    """Shared virtual memory: the address of a tensor on the device is the one that the host sees."""
-
-    def __init__(self, context: cl.Context, queue: cl.CommandQueue) -> None:
-        super().__init__(context)
-        self._pool = SVMPool(SVMAllocator(context, flags=cl.svm_mem_flags.READ_WRITE, queue=queue))
-
-    def copy_block(
-        self, queue: cl.CommandQueue, tensor: ClTensor, begin: int, host: HostArray, *, to_device: bool
-    ) -> None:
-        """Through a pointer into the allocation."""
-        block = _pointer(tensor.memory.svm_ptr + begin, host.nbytes)
-        source, target = (host, block) if to_device else (block, host)
-        cl.enqueue_copy(queue, target, source, is_blocking=False)
-
-    def free(self) -> None:
-        """Empties the pool."""
         self._pool.free_held()
-
-    def _allocate(self, nbytes: int, alignment: int) -> ClTensor:
-        block = self._pool(nbytes + alignment - 1)
-        address = -(-block.svm_ptr // alignment) * alignment
-        return ClTensor((nbytes,), "int8", _pointer(address, nbytes), block)
-
-
-class BufferAllocator(Allocator):
-    """Buffers, for devices of OpenCL 1: they have no address, so that the driver alone knows how they are aligned."""
-
-    def __init__(self, context: cl.Context, queue: cl.CommandQueue) -> None:
-        super().__init__(context)
-        self._pool = MemoryPool(ImmediateAllocator(queue))
-
-    def copy_block(
-        self, queue: cl.CommandQueue, tensor: ClTensor, begin: int, host: HostArray, *, to_device: bool
-    ) -> None:
-        """With an offset into the buffer."""
-        if to_device:
-            cl.enqueue_copy(queue, tensor.memory, host, is_blocking=False, dst_offset=begin)
-        else:
-            cl.enqueue_copy(queue, host, tensor.memory, is_blocking=False, src_offset=begin)
-
-    def free(self) -> None:
-        """Empties the pool."""
-        self._pool.free_held()
-
-    def _allocate(self, nbytes: int, alignment: int) -> ClTensor:  # noqa: ARG002 - see above
-        block = self._pool(nbytes)
-        return ClTensor((nbytes,), "int8", block, block)
 
 
 class PinnedBlock:
     """Host memory that the driver allocated, so that the device can transfer without a copy in between."""
 
-    def __init__(self, context: cl.Context, queue: cl.CommandQueue, nbytes: int) -> None:
-        require(context, nbytes)
+    def __init__(self, queue: cl.CommandQueue, nbytes: int) -> None:
+        require(queue.context, nbytes)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        self._buffer = cl.Buffer(context, flags, nbytes)
+        self._buffer = cl.Buffer(queue.context, flags, nbytes)
         access = cl.map_flags.READ | cl.map_flags.WRITE
         self.bytes, _ = cl.enqueue_map_buffer(queue, self._buffer, access, 0, (nbytes,), np.int8)
         self._queue = queue
@@ -141,6 +88,25 @@ def enqueue_copy(queue: cl.CommandQueue, source: ClTensor, target: ClTensor, *, 
         return cl.enqueue_copy(queue, target.memory, source.memory, byte_count=source.nbytes)
     blocking = waits and (source.on_host or target.on_host)
     return cl.enqueue_copy(queue, target.memory, source.memory, is_blocking=blocking)
+
+
+def enqueue_block(queue: cl.CommandQueue, tensor: ClTensor, begin: int, host: HostArray, *, to_device: bool) -> None:
+    """Queues a copy between `host` and as many bytes of `tensor` from byte `begin` on."""
+    block = part(tensor, begin, host.nbytes)
+    there, offset = (tensor.memory, begin) if block is None else (block.memory, 0)
+    if to_device:
+        cl.enqueue_copy(queue, there, host, is_blocking=False, dst_offset=offset)
+    else:
+        cl.enqueue_copy(queue, host, there, is_blocking=False, src_offset=offset)
+
+
+def part(tensor: ClTensor, begin: int, nbytes: int) -> ClTensor | None:
+    """The bytes of `tensor` from `begin` on, in its memory; null for a buffer, which cannot be divided anywhere."""
+    if tensor.on_host:
+        return ClTensor((nbytes,), "int8", tensor.memory[begin : begin + nbytes], tensor.owner)
+    if isinstance(tensor.memory, cl.SVM):
+        return ClTensor((nbytes,), "int8", _pointer(tensor.memory.svm_ptr + begin, nbytes), tensor.owner)
+    return None
 
 
 def _pointer(address: int, nbytes: int) -> cl.SVM:

@@ -21,12 +21,8 @@ class Kernels:
     def run(self, kernel: str, dtype: str, groups: tuple[int, ...], lanes: int, *arguments: Any) -> None:
         """Queues `groups` work-groups of `lanes` work-items along the first dimension.
 
-        Args:
-            kernel: `program.name`, with `:N` behind it for sub-groups of N lanes.
-            dtype: number format of its operands.
-            groups: work-groups along each dimension.
-            lanes: work-items of each.
-            arguments: tensors, numbers of the types that the kernel declares, local memory, null for a null pointer.
+        `kernel` is `program.name` for operands in `dtype`, with `:N` behind it for sub-groups of N lanes. `arguments`
+        are tensors, numbers of the types that it declares, local memory, null for a null pointer.
         """
         shape, group = (groups[0] * lanes, *groups[1:]), (lanes, *(1 for _ in groups[1:]))
         memory = [argument.memory if isinstance(argument, ClTensor) else argument for argument in arguments]
