@@ -183,6 +183,12 @@ class Host(Protocol):
     def clock_mhz(self) -> float | None:
         """Clock of the processor core that asks, measured in under 1 ms; null where that cannot be done."""
 
+    def copy_past_caches(self, target: int, source: int, nbytes: int) -> bool:
+        """Copies memory of this process with stores that bypass the caches; false where there are none.
+
+        The target is aligned to 16 bytes, `nbytes` a multiple of 64.
+        """
+
     def platform(self) -> Platform:
         """Operating system and interpreter."""
 

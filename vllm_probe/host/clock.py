@@ -6,10 +6,10 @@ fusion shortens such a chain, as they do with `add` and `mov` on newer cores.
 """
 
 import ctypes
-import mmap
-import os
-import platform
 import time
+from collections.abc import Callable
+
+from vllm_probe.host.machine import mapped
 
 _LATENCY = 3
 _CHAIN = 32
@@ -27,24 +27,16 @@ _CODE = (
 def measure_clock_mhz() -> float | None:
     """The clock of the core that this thread is on, in about 0.3 ms; null where code cannot be mapped.
 
-    Only for x86-64 with the System V calling convention. What interrupts the thread lengthens the loop, so the shortest
-    of three counts.
+    What interrupts the thread lengthens the loop, so the shortest of three counts.
     """
-    if os.name != "posix" or platform.machine().lower() not in {"x86_64", "amd64"}:
+    loop = mapped(_CODE, ctypes.c_uint)
+    if loop is None:
         return None
-    try:
-        with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
-            page.write(_CODE)
-            place = ctypes.c_char.from_buffer(page)
-            loop = ctypes.CFUNCTYPE(None, ctypes.c_uint)(ctypes.addressof(place))
-            seconds = min(_seconds(loop) for _ in range(_TRIES))
-            del place, loop
-    except OSError:
-        return None
+    seconds = min(_seconds(loop) for _ in range(_TRIES))
     return _LATENCY * _CHAIN * _TURNS / seconds / 1e6 if seconds > 0 else None
 
 
-def _seconds(loop: "ctypes._FuncPointer") -> float:
+def _seconds(loop: Callable[[int], None]) -> float:
     begin = time.perf_counter()
     loop(_TURNS)
     return time.perf_counter() - begin

@@ -172,19 +172,19 @@ class LocalHost:
             return stats
         import psutil
 
-        memory = psutil.virtual_memory()
-        return replace(
-            stats,
-            memory_total_bytes=memory.total,
-            memory_available_bytes=memory.available,
-            load_1m=psutil.getloadavg()[0],
-            process_rss_bytes=psutil.Process().memory_info().rss,
-        )
+        memory, load, resident = psutil.virtual_memory(), psutil.getloadavg()[0], psutil.Process().memory_info().rss
+        known = {"memory_total_bytes": memory.total, "memory_available_bytes": memory.available}
+        return replace(stats, **known, load_1m=load, process_rss_bytes=resident)
 
     def clock_mhz(self) -> float | None:
         from vllm_probe.host.clock import measure_clock_mhz
 
         return measure_clock_mhz()
+
+    def copy_past_caches(self, target: int, source: int, nbytes: int) -> bool:
+        from vllm_probe.host import streaming
+
+        return streaming.copy_past_caches(target, source, nbytes)
 
     def platform(self) -> Platform:
         import platform

@@ -168,6 +168,9 @@ class RecordingHost:
     def clock_mhz(self) -> float | None:
         return self._inner.clock_mhz()
 
+    def copy_past_caches(self, target: int, source: int, nbytes: int) -> bool:
+        return self._inner.copy_past_caches(target, source, nbytes)
+
     def platform(self) -> Platform:
         return self._inner.platform()
 

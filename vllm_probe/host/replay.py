@@ -222,6 +222,9 @@ class ReplayHost:
     def clock_mhz(self) -> float | None:
         return None
 
+    def copy_past_caches(self, target: int, source: int, nbytes: int) -> bool:  # noqa: ARG002 - nothing is here
+        return False
+
     def platform(self) -> Platform:
         facts = self._facts.platform
         version = self._entries.get("/proc/version", Entry()).content or b""

@@ -1,7 +1,5 @@
-import mmap
 import platform
 import time
-from typing import Any
 
 import pytest
 
@@ -29,13 +27,5 @@ def test_the_shortest_of_three_runs_counts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_where_code_cannot_be_mapped_the_clock_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise PermissionError(13, "denied by the security policy")
-
-    monkeypatch.setattr(mmap, "mmap", refuse)
-    assert clock.measure_clock_mhz() is None
-
-
-def test_on_other_processors_it_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(clock, "mapped", lambda *arguments: None)
     assert clock.measure_clock_mhz() is None

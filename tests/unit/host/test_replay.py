@@ -357,5 +357,6 @@ def test_commands_that_nobody_runs_are_transcripts() -> None:
 
 def test_a_recording_has_no_clock_and_takes_no_variables() -> None:
     assert replay().clock_mhz() is None
+    assert not replay().copy_past_caches(4096, 8192, 64)
     with pytest.raises(ReplayRefused):
         replay().set_env("ONEDNN_MAX_CPU_ISA", "AVX2")
