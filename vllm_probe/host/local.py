@@ -173,8 +173,8 @@ class LocalHost:
         import psutil
 
         memory, load, resident = psutil.virtual_memory(), psutil.getloadavg()[0], psutil.Process().memory_info().rss
-        known = {"memory_total_bytes": memory.total, "memory_available_bytes": memory.available}
-        return replace(stats, **known, load_1m=load, process_rss_bytes=resident)
+        sized = replace(stats, memory_total_bytes=memory.total, memory_available_bytes=memory.available)
+        return replace(sized, load_1m=load, process_rss_bytes=resident)
 
     def clock_mhz(self) -> float | None:
         from vllm_probe.host.clock import measure_clock_mhz
