@@ -13,12 +13,13 @@ _STYLES = {"FASTER": "green", "SLOWER": "red", "AMBIGUOUS": "yellow", "SAME": "d
 
 def render(found: Difference) -> Group:
     """Each value that differs, with the ratio of the second to the first."""
-    rows = table("value", "A", "B", "B / A", "", right=("A", "B", "B / A"))
+    judged = any(change.outcome for change in found.changes)
+    rows = table("value", "A", "B", "B / A", *([""] if judged else []), right=("A", "B", "B / A"))
     rows.columns[0].no_wrap = True
     for change in found.changes:
         ratio = "" if change.ratio is None else f"{change.ratio:.3g}"
-        outcome = Text(change.outcome or "", style=_STYLES.get(change.outcome or "", ""))
-        rows.add_row(change.pointer, _shown(change.old), _shown(change.new), ratio, outcome)
+        outcome = [Text(change.outcome or "", style=_STYLES.get(change.outcome or "", ""))] if judged else []
+        rows.add_row(change.pointer, _shown(change.old), _shown(change.new), ratio, *outcome)
     same = f"{found.same} value" + "s" * (found.same != 1) + " alike"
     if counts := [f"{count} {outcome}" for outcome, count in found.outcomes().items() if count]:
         same += f"; of those measured {', '.join(counts)}"
