@@ -26,7 +26,7 @@ def test_every_file_stays_small() -> None:
     assert {path: length for path, length in lengths.items() if length > 300} == {}
 
 
-def test_every_public_name_exists_and_is_sorted() -> None:
+def test_every_public_name_exists() -> None:
     for path in FILES:
         tree = ast.parse(path.read_text())
         listed = [
@@ -34,7 +34,6 @@ def test_every_public_name_exists_and_is_sorted() -> None:
         ]
         for node in listed:
             names = ast.literal_eval(node.value)
-            assert names == sorted(names), path
             module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
             assert [name for name in names if not hasattr(module, name)] == []
 
