@@ -16,6 +16,9 @@ NEEDED = frozenset({"gemm", "memory"})
 QUICK = NEEDED | {"copies", "launch"}
 """What `--quick` measures unless `--only` says otherwise."""
 
+NOT_RUN = "not run yet"
+"""Reason of what may still come."""
+
 _MIB = 1 << 20
 _ASSUMED_CACHE_BYTES = 64 * _MIB
 _LARGEST_ARRAY_BYTES = 1024 * _MIB
@@ -80,7 +83,7 @@ class BenchPlan:
     def absence(self, group: str) -> str:
         """Why `group` has no values: it was left out, or its turn has not come."""
         if group in self.groups:
-            return "not run yet"
+            return NOT_RUN
         return f"{'--quick' if self.quick and self.groups >= QUICK else '--only'} leaves {group} out"
 
 

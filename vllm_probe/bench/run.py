@@ -52,7 +52,7 @@ def run_bench(
 ) -> Capability:
     """The capability document of an open adapter's device.
 
-    `save` gets a valid document after every finished measurement, and once more before an interruption goes on.
+    `save` gets a valid document at the start, after every finished measurement, and before an interruption goes on.
     `resume_from` is such a document: what it holds for the same device, machine and torch is not measured again.
     """
     sections = make_sections(adapter, plan)
@@ -61,6 +61,8 @@ def run_bench(
         report.restore(resume_from)
     chosen = [section for section in sections if section.name in plan.groups]
     stopwatch, done, total = Stopwatch(adapter, plan), 0, sum(section.total() for section in chosen)
+
+    save(report.capability())
 
     def begin(case: Case) -> None:
         progress(case.title, done, total)

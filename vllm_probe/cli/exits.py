@@ -1,8 +1,9 @@
 """How a command ends: the exit code, and the `error:` and `hint:` lines of an expected failure."""
 
-from typing import Final
+import os
+from typing import Final, NoReturn
 
-from vllm_probe.cli.streams import tell
+from vllm_probe.cli.streams import flush, tell
 from vllm_probe.core.errors import MissingExtra, ProbeError
 
 EXTRA_OF: Final = {
@@ -22,6 +23,13 @@ def report(error: ProbeError) -> int:
     message, hint = (" ".join(text.split()) for text in (str(error), error.hint))
     tell(f"error: {message} [{error.code}]\nhint: {hint}\n")
     return error.exit_code
+
+
+def leave(error: ProbeError) -> NoReturn:
+    """Reports `error` and ends the process at once, whatever its other threads wait for."""
+    code = report(error)
+    flush()
+    os._exit(code)
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:

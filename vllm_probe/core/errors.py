@@ -5,7 +5,7 @@ ProbeError
 ├── InputError (2)          bad-usage, unreadable-file, invalid-json, schema-violation, unsupported-version,
 │                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
 │                           port-in-use, replay-refused
-├── Unavailable (3)         device-not-found, device-unavailable, command-missing, library-unavailable,
+├── Unavailable (3)         device-not-found, device-unavailable, device-hung, command-missing, library-unavailable,
 │                           library-timeout, missing-extra, weights-unavailable, hub-unreachable, hub-refused,
 │                           no-descriptor, unsupported-model, plugin-refused, recording-incomplete
 ├── Interrupted (130)       interrupted
@@ -174,6 +174,12 @@ class DeviceUnavailable(Unavailable):
     """The device is there and cannot be used."""
 
     code = "device-unavailable"
+
+
+class DeviceHung(DeviceUnavailable):
+    """A call into the device does not return; the thread that made it is lost."""
+
+    code = "device-hung"
 
 
 class CommandMissing(Unavailable):

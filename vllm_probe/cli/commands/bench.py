@@ -60,20 +60,25 @@ def bench(
     The document is also kept for this machine, where negotiate finds it. Interrupted, the same command goes on.
     """
     from vllm_probe import api
+    from vllm_probe.cli.exits import leave
+    from vllm_probe.core.errors import DeviceHung
 
     ctx.obj.refuse_replay("bench")
     baseline = _baseline(ctx, compare, device) if compare else None
     chosen = frozenset(filter(None, (word.strip() for word in (only or "").split(","))))
-    with ctx.obj.progress("bench") as progress:
-        made = api.bench(
-            ctx.obj.host,
-            device=device,
-            quick=quick,
-            only=chosen,
-            sustained_s=sustained,
-            output=emit,
-            progress=progress,
-        )
+    try:
+        with ctx.obj.progress("bench") as progress:
+            made = api.bench(
+                ctx.obj.host,
+                device=device,
+                quick=quick,
+                only=chosen,
+                sustained_s=sustained,
+                output=emit,
+                progress=progress,
+            )
+    except DeviceHung as error:
+        leave(error)
     for document in [made] if as_json and device == "all" else made:
         ctx.obj.emit(document, as_json=as_json, renderer="capability")
     for document in made:
