@@ -1,52 +1,50 @@
-"""What the probe says of recorded machines; no OpenCL is needed."""
+"""What the probe says of recorded machines, and of devices that answer as drivers do."""
 
-import json
+from types import SimpleNamespace
 from typing import Any
 
+import pyopencl as cl
 import pytest
 
+from vllm_probe.core import codec
 from vllm_probe.core.device import Device
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.detect.select import default_device
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.cpu.probe import probe as cpu_probe
+from vllm_probe_opencl.devices import describe
 from vllm_probe_opencl.linear import group_widths
-from vllm_probe_opencl.probe import LISTING, parse_listing, probe
+from vllm_probe_opencl.probe import LISTING, parse, probe
 
 DRIVER = {"/etc/OpenCL/vendors/pocl.icd": "libpocl.so.2\n"}
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: sse4_2 avx avx2\n"
-FACTS: dict[str, Any] = {
-    "kind": "cpu",
-    "name": "a CPU",
-    "arch": "skylake-avx512",
-    "platform": "Portable Computing Language",
-    "version": "OpenCL 3.0",
-    "driver": "3.1",
-    "available": True,
-    "compiles": True,
-    "svm": True,
-    "shares_memory": True,
-    "memory_bytes": 1 << 34,
-    "cache_bytes": 1 << 25,
-    "group_lanes": 4096,
-    "sub_group_lanes": [],
-    "compute_units": 2,
-    "clock_mhz": 2596,
+ANSWERS: dict[str, Any] = {
+    "type": cl.device_type.CPU,
+    "name": "pthread-skylake-avx512-AMD EPYC",
+    "platform": SimpleNamespace(name="Portable Computing Language"),
+    "version": "OpenCL 3.0 PoCL HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512",
+    "driver_version": "3.1",
+    "extensions": "cl_khr_fp64",
+    "available": 1,
+    "compiler_available": 1,
+    "svm_capabilities": 11,
+    "host_unified_memory": 1,
+    "global_mem_size": 1 << 34,
+    "global_mem_cache_size": 1 << 25,
+    "max_work_group_size": 4096,
+    "max_compute_units": 2,
+    "max_clock_frequency": 2596,
 }
 
 
-def found(output: str | None = None, **files: str) -> ProbeResult:
+def device(**answers: Any) -> Device:
+    return describe(0, SimpleNamespace(**ANSWERS | answers))
+
+
+def found(output: str | None) -> ProbeResult:
     commands = {} if output is None else {" ".join(LISTING): output}
-    return probe(ReplayHost(Scene(facts=Facts(files=DRIVER | files, commands=commands))))
-
-
-def listing(*changes: dict[str, Any]) -> str:
-    return json.dumps({"devices": [FACTS | change for change in changes]})
-
-
-def device(**changes: Any) -> Device:
-    return found(listing(changes)).devices[0]
+    return probe(ReplayHost(Scene(facts=Facts(files=DRIVER, commands=commands))))
 
 
 def test_a_machine_without_a_driver_is_told_which_to_install() -> None:
@@ -60,9 +58,10 @@ def test_a_machine_without_a_driver_is_told_which_to_install() -> None:
     [
         ("!rc=1\nTraceback\nModuleNotFoundError: No module named 'pyopencl'\n", "OCL-03", "No module named 'pyopencl'"),
         ("!rc=-11\n", "OCL-03", "crashed with signal 11"),
-        ("{}", "OCL-03", "not a listing"),
+        ("!timeout\n", "OCL-03", "no answer in 8 s"),
+        ("[]", "OCL-03", "no description of devices"),
         (None, "OCL-03", "cannot be started"),
-        ('{"devices": []}', "OCL-02", "none of them offers a device"),
+        ("{}", "OCL-02", "none of them offers a device"),
     ],
 )
 def test_what_stands_against_listing_the_devices_is_said(output: str | None, finding: str, cause: str) -> None:
@@ -71,21 +70,29 @@ def test_what_stands_against_listing_the_devices_is_said(output: str | None, fin
     assert cause in result.findings[0].cause
 
 
-def test_every_device_of_every_platform_has_a_number() -> None:
-    result = found(listing({"kind": "gpu", "shares_memory": False}, {"kind": "igpu"}, {"arch": None}))
-    assert [(d.id, d.kind, d.memory.kind, d.indices) for d in result.devices] == [
-        ("opencl:0", "gpu", "dedicated", {"opencl": 0}),
-        ("opencl:1", "igpu", "shared", {"opencl": 1}),
-        ("opencl:2", "cpu", "shared", {"opencl": 2}),
-    ]
-    assert result.devices[0].memory.usable_bytes is None
-    assert result.unknown["/0/memory/usable_bytes"] == "OpenCL does not tell what is free"
-    assert ("/0/arch" in result.unknown, "/2/arch" in result.unknown) == (False, True)
+def test_what_the_child_describes_is_found() -> None:
+    described = ProbeResult(devices=(device(),), unknown={"/0/memory/used_bytes": "not told"})
+    assert found(codec.dumps(described)) == described
 
 
-@pytest.mark.parametrize(("change", "reason"), [("available", "is not available"), ("compiles", "no compiler")])
-def test_a_device_that_cannot_run_kernels_is_unusable(change: str, reason: str) -> None:
-    refused = device(**{change: False})
+def test_a_device_says_what_it_is() -> None:
+    cpu, amd = device(), device(type=cl.device_type.GPU, name="gfx1100", host_unified_memory=0)
+    nvidia = device(
+        extensions="cl_nv_device_attribute_query", compute_capability_major_nv=9, compute_capability_minor_nv=0
+    )
+    assert (cpu.id, cpu.kind, cpu.arch, cpu.memory.kind) == ("opencl:0", "cpu", "skylake-avx512", "shared")
+    assert (amd.kind, amd.arch, amd.memory.kind) == ("gpu", "gfx1100", "dedicated")
+    assert nvidia.arch == "sm_90"
+    assert device(type=cl.device_type.GPU).kind == "igpu"
+    assert device(type=cl.device_type.ACCELERATOR).kind == "npu"
+    assert device(version="OpenCL 3.0").arch is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [("available", "is not available"), ("compiler_available", "no compiler")]
+)
+def test_a_device_that_cannot_run_kernels_is_unusable(answer: str, reason: str) -> None:
+    refused = device(**{answer: 0})
     assert (refused.usable, refused.verdict.code) == (False, "unusable")
     assert reason in refused.verdict.reason
 
@@ -96,11 +103,12 @@ def test_the_processors_are_taken_directly_before_they_are_taken_through_opencl(
 
 
 def test_groups_are_as_wide_as_the_device_can_launch_them() -> None:
+    chooses = device(extensions="cl_intel_required_subgroup_size", sub_group_sizes_intel=[32, 8, 16])
     assert group_widths(device(), "vector") == (1, 2, 4, 8, 16)
-    assert group_widths(device(group_lanes=64), "local") == (8, 16, 32, 64)
-    assert group_widths(device(sub_group_lanes=[8, 16, 32]), "local") == (8, 16, 32)
+    assert group_widths(device(max_work_group_size=64), "local") == (8, 16, 32, 64)
+    assert group_widths(chooses, "local") == (8, 16, 32)
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", '{"devices": [1]}', '{"devices": [{"kind": "tpu"}]}'])
-def test_other_texts_are_no_listings(text: str) -> None:
-    assert parse_listing(text) is None
+def test_other_texts_describe_no_devices(text: str) -> None:
+    assert parse(text) is None

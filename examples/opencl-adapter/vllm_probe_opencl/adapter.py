@@ -37,7 +37,6 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
 
     def __init__(self, host: Host) -> None:
         super().__init__()
-        self._host = host
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
         """Linear: `vector` (tiles in registers, first on CPUs), `local` (tiles in local memory); others `kernel`."""

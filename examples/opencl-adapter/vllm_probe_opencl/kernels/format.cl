@@ -38,3 +38,19 @@ typedef float16 exact16;
 #else
 #define GROUP
 #endif
+
+float sum16(float16 v) {
+    float8 a = v.lo + v.hi;
+    float4 b = a.lo + a.hi;
+    return b.x + b.y + b.z + b.w;
+}
+
+// The sum or the largest of what the lanes of a work-group have, for each of them; once in a kernel.
+float over_lanes(float value, bool largest, local float *restrict lanes) {
+    uint lane = get_local_id(0);
+    lanes[lane] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint j = 0; j < get_local_size(0); j++)
+        if (j != lane) value = largest ? fmax(value, lanes[j]) : value + lanes[j];
+    return value;
+}

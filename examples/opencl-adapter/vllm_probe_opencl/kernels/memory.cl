@@ -1,11 +1,5 @@
 // Memory traffic: sums that read every element once, and the triad.
 
-float sum16(float16 v) {
-    float8 a = v.lo + v.hi;
-    float4 b = a.lo + a.hi;
-    return b.x + b.y + b.z + b.w;
-}
-
 // One partial sum for each work-group, which reads `length` elements (a multiple of 16) of the first `count`.
 kernel void sum(global const stored *restrict source, global float *restrict partial, ulong count, ulong length,
                 local float *restrict lanes) {
@@ -21,12 +15,8 @@ kernel void sum(global const stored *restrict source, global float *restrict par
     float total = sum16(convert_float16(a) + convert_float16(b));
     if (lane == 0 && begin < end)
         for (ulong j = end / 16 * 16; j < end; j++) total += LOAD(source, j);
-    lanes[lane] = total;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane == 0) {
-        for (uint j = 1; j < width; j++) total += lanes[j];
-        partial[get_group_id(0)] = total;
-    }
+    total = over_lanes(total, false, lanes);
+    if (lane == 0) partial[get_group_id(0)] = total;
 }
 
 #if !defined(FORMAT_int8)

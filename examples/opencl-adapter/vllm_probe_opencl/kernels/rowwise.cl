@@ -1,14 +1,5 @@
 // Operations on rows: a work-group for each, whose lanes take turns.
 
-float over_lanes(float value, bool largest, local float *restrict lanes) {
-    uint lane = get_local_id(0);
-    lanes[lane] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint j = 0; j < get_local_size(0); j++)
-        if (j != lane) value = largest ? fmax(value, lanes[j]) : value + lanes[j];
-    return value;
-}
-
 // Rounded to the format before the weight, of which row r takes the r-th of `num_weights`, again and again.
 kernel void rms_norm(global const stored *restrict rows, global const stored *restrict weight, global stored *out,
                      int n, int num_weights, float epsilon, local float *restrict lanes) {
@@ -22,8 +13,7 @@ kernel void rms_norm(global const stored *restrict rows, global const stored *re
         float16 x = LOAD16(rows, i);
         squares = fma(x, x, squares);
     }
-    float sum = dot(squares.lo.lo, (float4)1) + dot(squares.lo.hi, (float4)1) + dot(squares.hi.lo, (float4)1) +
-                dot(squares.hi.hi, (float4)1);
+    float sum = sum16(squares);
     for (int i = tail + lane; i < n; i += width) sum = fma(LOAD(rows, i), LOAD(rows, i), sum);
     float scale = rsqrt(over_lanes(sum, false, lanes) / n + epsilon);
     for (int i = lane; i < n; i += width) {
