@@ -1,52 +1,89 @@
-"""Device memory bandwidth: read, copy and triad over arrays that no cache holds."""
+"""Memory bandwidth: read, copy and triad over arrays that no cache holds, a copy past the caches, a read in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
-from vllm_probe.bench.timing import Case, Reading, Work
+from vllm_probe.bench.timing import Case, Reading, Work, absent
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 
-KINDS = ("read", "copy", "triad")
+CREDITED = {"read": 1, "copy": 2, "triad": 3, "streaming_copy": 2, "cached_read": 1}
+"""Kind of access to how many times the bytes of an array count; what a store reads before it writes does not."""
+
+_KERNELS = {"streaming_copy": "stream", "cached_read": "read"}
 _FP32_BYTES = 4
 _SCALE = 0.42
+_CACHED = 4
 
 
 def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
-    """Read (N bytes credited), copy (2 N) and triad `a = b + s * c` (3 N) over fp32 arrays of N bytes."""
+    """Accesses to three fp32 arrays, which take turns where one access does not touch them all."""
 
     @cache
     def arrays(elements: int) -> tuple[Any, Any, Any]:
         a, b, c = (adapter.random((elements,), "fp32", seed) for seed in range(3))
         return a, b, c
 
-    def prepare(kind: str, divisor: int) -> Work:
+    def prepare(kind: str, divisor: int) -> Work | Reading:
+        if kind == "cached_read":
+            return _cached_read(adapter, plan)
         elements = plan.array_bytes // _FP32_BYTES // divisor
         a, b, c = arrays(elements)
-        call, credited = {
-            "read": (partial(adapter.read, b), 1),
-            "copy": (partial(adapter.copy, b, a), 2),
-            "triad": (partial(adapter.triad, b, c, _SCALE, a), 3),
-        }[kind]
+        if kind == "streaming_copy" and not adapter.stream(b, a):
+            return absent("unsupported", "no store that bypasses the caches is known here")
+        turns = ((a, b, c), (b, c, a), (c, a, b))[: 1 if kind == "triad" else 3]
         size = elements * _FP32_BYTES
-        doubts = () if plan.cache_known and size >= 4 * plan.cache_bytes else ("arrays may be partly cached",)
-        method = f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not"
-        return Work(calls=(call,), amount=credited * size, method=method, doubts=doubts)
+        is_cold = plan.cache_known and size >= 4 * plan.cache_bytes
+        return _work(adapter, kind, [_call(adapter, kind, *turn) for turn in turns], size, is_cold=is_cold)
 
     return [
         Case(
             key=(kind, 0),
-            title=f"memory {kind}",
+            title=f"memory {kind.replace('_', ' ')}",
             unit="GB/s",
             prepare=partial(prepare, kind),
-            expected=plan.expectations.bandwidth(kind),
+            expected=None if kind == "cached_read" else plan.expectations.bandwidth(kind),
         )
-        for kind in KINDS
+        for kind in CREDITED
     ]
+
+
+def _call(adapter: HardwareAdapter[Any], kind: str, a: Any, b: Any, c: Any) -> Callable[[], object]:
+    match kind:
+        case "read":
+            return partial(adapter.read, b)
+        case "copy":
+            return partial(adapter.copy, b, a)
+        case "triad":
+            return partial(adapter.triad, b, c, _SCALE, a)
+        case _:
+            return partial(adapter.stream, b, a)
+
+
+def _cached_read(adapter: HardwareAdapter[Any], plan: BenchPlan) -> Work | Reading:
+    """Reads one array again and again that fills a quarter of the last-level cache; calls count too."""
+    if not plan.cache_known:
+        return absent("skipped", "no source gives the size of the last-level cache")
+    elements = plan.cache_bytes // _CACHED // _FP32_BYTES
+    array = adapter.random((elements,), "fp32", 0)
+    return _work(adapter, "cached_read", [partial(adapter.read, array)], elements * _FP32_BYTES, is_cold=True)
+
+
+def _work(
+    adapter: HardwareAdapter[Any], kind: str, calls: list[Callable[[], object]], size: int, *, is_cold: bool
+) -> Work:
+    credited = CREDITED[kind]
+    return Work(
+        calls=calls,
+        amount=credited * size,
+        method=f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not",
+        implementation=adapter.kernels.get(_KERNELS.get(kind, kind)),
+        doubts=() if is_cold else ("arrays may be partly cached",),
+    )
 
 
 class MemorySection(Section):
@@ -56,7 +93,7 @@ class MemorySection(Section):
 
     def total(self) -> int:
         """One of each kind."""
-        return len(KINDS)
+        return len(CREDITED)
 
     def batches(self) -> Iterator[Sequence[Case]]:
         """All at once."""
@@ -64,14 +101,14 @@ class MemorySection(Section):
 
     def write(self, sheet: Sheet) -> None:
         """Each kind, and the headline: reading on a CPU, triad elsewhere."""
-        for kind in KINDS:
+        for kind in CREDITED:
             sheet.put(f"/memory/{kind}_gb_s", *self.readings.get((kind, 0), self.pending))
         headline = "read" if self.adapter.device.kind == "cpu" else "triad"
         sheet.put("/memory/bandwidth_gb_s", *self.readings.get((headline, 0), self.pending))
 
     def restore(self, partial: Capability) -> None:
         """What has a value."""
-        for kind in KINDS:
+        for kind in CREDITED:
             pointer, value = f"/memory/{kind}_gb_s", getattr(partial.memory, f"{kind}_gb_s")
             if value is not None and pointer in partial.measurements:
                 self.readings[kind, 0] = Reading(value, partial.measurements[pointer])

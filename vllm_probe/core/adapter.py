@@ -2,7 +2,7 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from vllm_probe.core.bringup import Stage
@@ -23,6 +23,9 @@ class HardwareAdapter(Operations[Tensor]):
 
     alignment_bytes: int = 64
     """Alignment that allocations have at least."""
+
+    kernels: Mapping[str, str] = {}
+    """What `read`, `copy`, `triad` and `stream` run, by name."""
 
     copy_queues: int = 1
     """Queues whose copies can run at the same time."""
@@ -126,6 +129,11 @@ class HardwareAdapter(Operations[Tensor]):
         self._require(Stage.OPEN, "triad")
         self._triad(b, c, scale, out)
 
+    def stream(self, source: Tensor, target: Tensor) -> bool:
+        """Copies as `copy`, with stores that leave nothing in the caches; false where there are none, nothing done."""
+        self._require(Stage.OPEN, "stream")
+        return self._stream(source, target)
+
     def fence(self, scope: FenceScope) -> None:
         """Orders memory up to `scope`, at least; no scope is weakened."""
         self._require(Stage.OPEN, "fence")
@@ -173,6 +181,9 @@ class HardwareAdapter(Operations[Tensor]):
 
     @abstractmethod
     def _triad(self, b: Tensor, c: Tensor, scale: float, out: Tensor) -> None: ...
+
+    def _stream(self, source: Tensor, target: Tensor) -> bool:  # noqa: ARG002
+        return False
 
     @abstractmethod
     def _synchronize(self) -> None: ...

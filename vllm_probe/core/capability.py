@@ -118,6 +118,8 @@ class MemoryCapability:
         read_gb_s: reduction over an array larger than every cache.
         copy_gb_s: copy, read and write counted.
         triad_gb_s: a = b + s * c, three arrays counted.
+        streaming_copy_gb_s: copy with stores that bypass the caches, read and write counted.
+        cached_read_gb_s: reduction over an array that the caches of the cores hold.
         alignment_bytes: alignment that allocations and blocks must keep.
         observed_alignment_bytes: largest power of two that the addresses of small allocations are multiples of.
         full_rate_alignment_bytes: smallest step between addresses at all of which a copy has its full rate.
@@ -131,6 +133,8 @@ class MemoryCapability:
     read_gb_s: Rate | None = None
     copy_gb_s: Rate | None = None
     triad_gb_s: Rate | None = None
+    streaming_copy_gb_s: Rate | None = None
+    cached_read_gb_s: Rate | None = None
     alignment_bytes: Count | None = None
     observed_alignment_bytes: Count | None = None
     full_rate_alignment_bytes: Count | None = None

@@ -1,32 +1,79 @@
 from dataclasses import replace
 
-from tests.unit.bench.fake import MIB, FakeAdapter, cpu, prepared
-from vllm_probe.bench.bandwidth import memory_cases
-from vllm_probe.bench.plan import make_plan
+import pytest
+
+from tests.unit.bench.fake import MIB, FakeAdapter, Values, cpu, prepared
+from vllm_probe.bench.bandwidth import CREDITED, memory_cases
+from vllm_probe.bench.plan import BenchPlan, make_plan
+from vllm_probe.bench.timing import Case, absent
 
 PLAN = make_plan(cpu(), quick=True, only=frozenset())
 
 
-def test_credited_bytes_are_one_two_and_three_arrays() -> None:
-    works = {case.key[0]: prepared(case) for case in memory_cases(FakeAdapter(), PLAN)}
+class Streaming(FakeAdapter):
+    """Has stores that bypass its caches."""
+
+    kernels = {"read": "sum", "copy": "move", "stream": "movnt"}  # noqa: RUF012 - as an adapter writes it
+
+    def _stream(self, source: Values, target: Values) -> bool:
+        self._work(f"stream {source.shape[0]}", 1.0)
+        return True
+
+
+def cases(adapter: FakeAdapter, plan: BenchPlan = PLAN) -> dict[str, Case]:
+    return {case.key[0]: case for case in memory_cases(adapter, plan)}
+
+
+def test_credited_bytes_are_those_of_the_arrays_that_are_read_and_written() -> None:
+    works = {kind: prepared(case) for kind, case in cases(Streaming()).items() if kind != "cached_read"}
     assert {kind: (work.amount or 0) / PLAN.array_bytes for kind, work in works.items()} == {
         "read": 1,
         "copy": 2,
         "triad": 3,
+        "streaming_copy": 2,
     }
     assert all(work.doubts == () for work in works.values())
 
 
 def test_arrays_are_drawn_once_and_shared() -> None:
-    adapter = FakeAdapter()
+    adapter = Streaming()
     drawn: list[str] = []
-    adapter.before = drawn.append
-    for case in memory_cases(adapter, PLAN):
-        case.prepare(1)
+    adapter.before = lambda operation: drawn.append(operation) if operation.startswith("random") else None
+    for kind, case in cases(adapter).items():
+        if kind != "cached_read":
+            case.prepare(1)
     assert drawn == [f"random fp32 {PLAN.array_bytes // 4}"] * 3
 
 
-def test_arrays_that_fit_the_cache_four_times_over_are_doubted() -> None:
-    small = replace(PLAN, array_bytes=16 * MIB)
-    assert prepared(memory_cases(FakeAdapter(), small)[0]).doubts == ("arrays may be partly cached",)
-    assert prepared(memory_cases(FakeAdapter(), replace(PLAN, cache_known=False))[0]).doubts
+def test_reads_and_copies_take_turns_so_that_nothing_of_the_last_is_cached() -> None:
+    found = cases(Streaming())
+    assert {kind: len(prepared(found[kind]).calls) for kind in CREDITED} == {
+        "read": 3,
+        "copy": 3,
+        "triad": 1,
+        "streaming_copy": 3,
+        "cached_read": 1,
+    }
+
+
+def test_the_kernel_of_each_access_is_named_where_the_adapter_names_it() -> None:
+    found = cases(Streaming())
+    assert [prepared(found[kind]).implementation for kind in CREDITED] == ["sum", "move", None, "movnt", "sum"]
+
+
+def test_a_device_without_stores_past_its_caches_says_so() -> None:
+    reading = cases(FakeAdapter())["streaming_copy"].prepare(1)
+    assert reading == absent("unsupported", "no store that bypasses the caches is known here")
+
+
+def test_the_cached_array_fits_the_last_level_cache_four_times() -> None:
+    work = prepared(cases(FakeAdapter())["cached_read"])
+    assert work.amount == 8 * MIB // 4
+    assert work.doubts == ()
+    unknown = cases(FakeAdapter(), replace(PLAN, cache_known=False))["cached_read"].prepare(1)
+    assert unknown == absent("skipped", "no source gives the size of the last-level cache")
+
+
+@pytest.mark.parametrize("plan", [replace(PLAN, array_bytes=16 * MIB), replace(PLAN, cache_known=False)])
+def test_arrays_that_do_not_exceed_the_cache_four_times_over_are_doubted(plan: BenchPlan) -> None:
+    assert prepared(cases(FakeAdapter(), plan)["read"]).doubts == ("arrays may be partly cached",)

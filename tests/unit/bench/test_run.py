@@ -75,7 +75,7 @@ def test_only_runs_what_is_named() -> None:
 
 def test_after_each_test_a_valid_document_says_what_has_not_run() -> None:
     document, saved = bench(FakeAdapter(), plan(quick=True))
-    assert len(saved) == 1 + 4 + 3 + 5 + 2 * 7
+    assert len(saved) == 1 + 4 + 5 + 5 + 2 * 7
     assert all(violations("capability", codec.to_json(each)) == () for each in saved)
     assert saved[0].unknown["/compute_units/fp32/throughput_gflops"] == "not run yet"
     assert saved[-1] == document
@@ -134,8 +134,8 @@ def test_progress_counts_every_test_and_ends_complete() -> None:
         save=lambda document: None,
         progress=lambda step, done, total: seen.append((step, done, total)),
     )
-    assert seen[0] == ("memory read", 0, 26)
-    assert seen[-1][1:] == (26, 26)
+    assert seen[0] == ("memory read", 0, 28)
+    assert seen[-1][1:] == (28, 28)
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
 
 

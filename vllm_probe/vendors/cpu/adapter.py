@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from vllm_probe.host.stats import parse_cpu_list
 from vllm_probe.vendors.cpu.lanes import CAPABILITIES, LIMITS, lanes_of
 from vllm_probe.vendors.cpu.limits import free_memory, read_limits
 from vllm_probe.vendors.cpu.sensors import Sensors
+from vllm_probe.vendors.cpu.streaming import StreamingCopy
 from vllm_probe.vendors.torchbase import DTYPES, TorchAdapter
 from vllm_probe.vendors.torchbase.compiling import Toolchain
 
@@ -50,6 +52,7 @@ class CpuAdapter(TorchAdapter):
 
     torch_device = "cpu"
     memory_fence_scope = "system"
+    kernels = MappingProxyType({**TorchAdapter.kernels, "stream": "movntps"})
 
     def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
         """As torch, with what a format costs that these processors do not compute in."""
@@ -97,6 +100,7 @@ class CpuAdapter(TorchAdapter):
         self._threads_before = torch.get_num_threads()
         _set_malloc(self._host, _STEPS)
         torch.set_num_threads(self.device.details.get("threads") or self._threads_before)
+        self._streaming = StreamingCopy(self._host, torch.get_num_threads())
         self._sensors = Sensors(self._host, parse_cpu_list(self.device.details.get("affinity") or ""))
 
     @contextmanager
@@ -109,11 +113,16 @@ class CpuAdapter(TorchAdapter):
             _set_malloc(self._host, _STEPS, trims=True)
 
     def _close(self) -> None:
+        self._streaming.close()
         torch.set_num_threads(self._threads_before)
 
     def _memory(self) -> MemoryReading:
         stats, limits = self._host.stats(), read_limits(self._host)
         return MemoryReading(total_bytes=stats.memory_total_bytes, free_bytes=free_memory(stats, limits)[0])
+
+    def _stream(self, source: torch.Tensor, target: torch.Tensor) -> bool:
+        plain = source.is_contiguous() and target.is_contiguous() and source.nbytes == target.nbytes
+        return plain and self._streaming.copy(target.data_ptr(), source.data_ptr(), source.nbytes)
 
     def _process_widths(self) -> tuple[int, ...]:
         return lanes_of(self.device.details.get("isa") or ())

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -53,6 +54,7 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     """A device that torch knows by the name `torch_device`."""
 
     torch_device: ClassVar[str]
+    kernels = MappingProxyType({"read": "aten::sum", "copy": "aten::copy_", "triad": "aten::add.out"})
 
     linears: ClassVar[dict[str, tuple[str, ...]]] = {
         "fp32": ("aten",),
