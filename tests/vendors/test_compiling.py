@@ -2,6 +2,7 @@
 
 import logging
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -91,7 +92,8 @@ def test_compiled_glue_gives_the_same_at_any_rows_and_is_kept_for_the_next_proce
 def workshop() -> Iterator[Workshop]:
     workshop = Workshop(open_folder(HOST, None, "k"))
     yield workshop
-    workshop.close()
+    if workshop.place.path.exists():
+        workshop.close()
     assert not workshop.place.path.exists()
 
 
@@ -175,6 +177,42 @@ def test_a_function_that_changes_its_operands_later_does_not_disturb_the_compari
     ready.set()
     assert workshop.finish(30)
     assert [*doubled._known.values()] == [slow]
+
+
+def test_closing_waits_for_what_has_begun_and_drops_the_rest(workshop: Workshop) -> None:
+    begun, go, done = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        begun.set()
+        go.wait(30)
+        done.append("first")
+
+    workshop.submit(first)
+    workshop.submit(lambda: done.append("second"))
+    assert begun.wait(30)
+    closing = threading.Thread(target=workshop.close)
+    closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
+    go.set()
+    closing.join(30)
+    assert done == ["first"]
+
+
+def test_a_process_that_ends_while_something_is_compiled_ends_in_peace() -> None:
+    script = (
+        "import threading\n"
+        "from vllm_probe.host.local import LocalHost\n"
+        "from vllm_probe.vendors.torchbase.compiling import Workshop\n"
+        "from vllm_probe.vendors.torchbase.keeping import open_folder\n"
+        "workshop = Workshop(open_folder(LocalHost(), None, 'k'))\n"
+        "print(workshop.place.path)\n"
+        "workshop.submit(lambda: threading.Event().wait(0.5))\n"
+        "workshop.submit(lambda: threading.Event().wait(60))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not Path(ended.stdout.strip()).exists()
 
 
 def test_without_a_compiler_the_function_stays_as_it_is_and_that_is_said_once(

@@ -3,13 +3,14 @@
 import logging
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Lock, Thread, main_thread
 from typing import Any, TypeAlias
+from weakref import finalize
 
 import torch
 from torch.utils import _pytree as pytree
@@ -48,7 +49,7 @@ def unavailable() -> str | None:
 
 
 class Workshop:
-    """The thread that compiles, and the folder that it keeps its work in."""
+    """A thread that compiles while there is something to, and the folder that it keeps its work in."""
 
     def __init__(self, place: Place) -> None:
         from torch._inductor import config
@@ -57,13 +58,18 @@ class Workshop:
         self.place, self._open = place, True
         self._cache = import_module(_PLACES).temporary_cache_dir(str(place.path))
         self._cache.__enter__()
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="compile", daemon=True)
-        self._thread.start()
+        self._leave = finalize(self, _leave, place)
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._lock = Lock()
+        self._thread: Thread | None = None
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Runs `job` in the thread, after those before it."""
-        self._jobs.put(job)
+        """Runs `job` in a thread, after those before it."""
+        with self._lock:
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="compile")
+                self._thread.start()
 
     def finish(self, timeout_s: float) -> bool:
         """Whether all that was submitted is done within `timeout_s`."""
@@ -72,21 +78,30 @@ class Workshop:
         return done.wait(timeout_s)
 
     def close(self) -> None:
-        """Takes no more work. A compilation that still runs is left to end with the process."""
-        self._open = False
-        self._jobs.put(None)
-        self._thread.join(timeout=0.1)
-        if not self._thread.is_alive():
-            self._cache.__exit__(None, None, None)
-            if not self.place.kept:
-                shutil.rmtree(self.place.path, ignore_errors=True)
+        """Drops what has not begun and waits for what has: a compiler that is torn from its process aborts it."""
+        self._open, thread = False, self._thread
+        if thread:
+            thread.join()
+        self._cache.__exit__(None, None, None)
+        self._leave()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if self._open:
-                job()
-                if self.place.kept:
-                    seal(self.place.path)
+        while job := self._next():
+            job()
+            if self.place.kept:
+                seal(self.place.path)
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._jobs and self._open and main_thread().is_alive():
+                return self._jobs.popleft()
+            self._thread = None
+            return None
+
+
+def _leave(place: Place) -> None:
+    if not place.kept:
+        shutil.rmtree(place.path, ignore_errors=True)
 
 
 class Region:
