@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from vllm_probe.host.local import LocalHost
-from vllm_probe.vendors.cpu.adapter import CpuAdapter
-from vllm_probe.vendors.cpu.probe import probe
+from vllm_probe.host.local import LocalHost  # noqa: E402
+from vllm_probe.vendors.cpu.adapter import CpuAdapter  # noqa: E402
+from vllm_probe.vendors.cpu.probe import probe  # noqa: E402
 
 
 @pytest.fixture
