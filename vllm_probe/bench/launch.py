@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
+from vllm_probe.bench.doubt import checked
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import Case, Reading, Work, absent
@@ -107,18 +108,16 @@ class LaunchSection(Section):
         calls = {offset: partial(adapter.copy, *pair) for offset, pair in parts.items()}
         adapter.copy(adapter.random((nbytes,), "int8", 1), parts[0][0])
         seconds: dict[int, list[float]] = {offset: [] for offset in _OFFSETS}
-        once = max(adapter.time_batch([calls[0]] * 2) / 2, 1e-9)
+        once = checked(adapter.time_batch([calls[0]] * 2), 2) / 2
         size = max(1, math.ceil(self.plan.batch_s / once))
         for _ in range(_ROUNDS):
             for offset, call in calls.items():
-                seconds[offset].append(adapter.time_batch([call] * size) / size)
+                seconds[offset].append(checked(adapter.time_batch([call] * size), size) / size)
         return Reading(*_smallest_step(seconds, nbytes))
 
 
 def _smallest_step(seconds: dict[int, list[float]], nbytes: int) -> tuple[float, Measurement]:
     best = {offset: min(times) for offset, times in seconds.items()}
-    if best[0] <= 0:
-        raise ArithmeticError(f"a copy took {best[0]:g} s")
     full = {offset for offset, time in best.items() if _FULL * time <= best[0]}
     steps = [step for step in _OFFSETS[1:] if all(o in full for o in _OFFSETS if o % step == 0)]
     spread = median(max(times) / min(times) - 1 for times in seconds.values())

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from vllm_probe.bench.copies import ON_HOST, in_words, pair
+from vllm_probe.bench.doubt import checked
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section, summary
@@ -134,7 +135,7 @@ class OverlapSection(Section):
             event = adapter.copy(source, target, non_blocking=True)
             issued = adapter.clock()
             event.wait()
-            shares.append((issued - begin) / (adapter.clock() - begin))
+            shares.append((issued - begin) / checked(adapter.clock() - begin, 1))
         share = median(shares)
         about = Measurement(
             source="measured",

@@ -12,6 +12,7 @@ from statistics import fmean, median
 from typing import Any
 
 from vllm_probe.bench.compute import ComputeSection
+from vllm_probe.bench.doubt import checked
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.peak import judge
 from vllm_probe.bench.plan import BenchPlan
@@ -74,10 +75,7 @@ class Load:
         calls = self._work.calls
         chosen = [calls[(self._turn + i) % len(calls)] for i in range(self._size)]
         self._turn += self._size
-        seconds = self._adapter.time_batch(chosen)
-        if seconds <= 0:
-            raise ArithmeticError(f"{self._size} calls took {seconds:g} s")
-        return seconds / self._size
+        return checked(self._adapter.time_batch(chosen), self._size) / self._size
 
     def gflops(self, call_s: float) -> float:
         """Rate of a call that takes `call_s`."""

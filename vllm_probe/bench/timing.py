@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
+from vllm_probe.bench.doubt import checked, doubt_of_clock, doubt_of_data, doubt_of_timer
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.watch import Watch, sum_up
@@ -97,6 +98,7 @@ class _Entry:
     turn: int = 0
     rounds: list[list[float]] = field(default_factory=list)
     timed_s: float = 0.0
+    host_s: float = 0.0
     processor_s: float = 0.0
     telemetry: list[list[Telemetry]] = field(default_factory=list)
 
@@ -119,6 +121,7 @@ class Stopwatch:
         self._plan = plan
         self._start = time.monotonic()
         self._waiting = 0.0
+        self._doubt_of_data = _doubt_of_data(adapter)
         self._software = ", ".join(f"{name} {version}" for name, version in sorted(adapter.software().items()))
 
     def run(self, cases: Sequence[Case], begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
@@ -170,10 +173,11 @@ class Stopwatch:
             self._batch(entry, work, size)  # what ran before left its own data in the caches
         samples: list[float] = []
         with self._watch() as readings:
-            processor_s = self._processor_s()
+            processor_s, host_s = self._processor_s(), self._adapter.clock()
             while math.fsum(samples) * size < round_s:
                 samples.append(self._batch(entry, work, size))
             entry.processor_s += self._processor_s() - processor_s
+            entry.host_s += self._adapter.clock() - host_s
         entry.timed_s += math.fsum(samples) * size
         entry.rounds.append(samples)
         entry.telemetry.append(readings)
@@ -185,10 +189,7 @@ class Stopwatch:
         """Seconds of one call, averaged over a batch of `size`."""
         calls = [work.calls[(entry.turn + i) % len(work.calls)] for i in range(size)]
         entry.turn += size
-        seconds = (work.timer or self._adapter.time_batch)(calls)
-        if seconds <= 0:
-            raise ArithmeticError(f"{size} calls took {seconds:g} s")
-        return seconds / size
+        return checked((work.timer or self._adapter.time_batch)(calls), size) / size
 
     def _is_enough(self, entry: _Entry, left_s: float) -> bool:
         rounds, plan = len(entry.rounds), self._plan
@@ -219,9 +220,14 @@ class Stopwatch:
             (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
             (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (seen.held_down is not None, seen.held_down or ""),
-            (judged.doubt is not None, judged.doubt or ""),
         )
-        doubts = [*work.doubts, *(text for applies, text in found if applies)]
+        told = (
+            judged.doubt,
+            self._doubt_of_data,
+            doubt_of_timer(entry.timed_s, entry.host_s),
+            doubt_of_clock(seen.clock_mhz, entry.case.expected),
+        )
+        doubts = [*work.doubts, *(text for applies, text in found if applies), *filter(None, told)]
         status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
         if judged.verdict == "suspect" or share < _BUSY or seen.held_down:
             status = "suspect" if judged.verdict == "suspect" else "throttled"
@@ -241,6 +247,13 @@ class Stopwatch:
             lowest_clock_mhz=seen.lowest_mhz,
         )
         return Reading(value, measurement)
+
+
+def _doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:
+    try:
+        return doubt_of_data(adapter)
+    except Exception as error:  # noqa: BLE001 a device that gives nothing back still has its memory measured
+        return f"its data could not be looked at: {describe(error)}"
 
 
 def absent(status: Status, reason: str) -> Reading:

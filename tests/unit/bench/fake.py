@@ -119,7 +119,9 @@ class FakeAdapter(HardwareAdapter[Values]):
         for call in calls:
             call()
         self.batches += 1
-        return (self._now - start) * self.slowness(self.batches)
+        seconds = (self._now - start) * self.slowness(self.batches)
+        self._now = start + seconds
+        return seconds
 
     def _clock(self) -> float:
         return self._now

@@ -144,7 +144,9 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         begin = self.clock_s
         for call in calls:
             call()
-        return (self.clock_s - begin) * (1 + self.script.noise_pct / 100 * self._noise.uniform(-1, 1))
+        seconds = (self.clock_s - begin) * (1 + self.script.noise_pct / 100 * self._noise.uniform(-1, 1))
+        self.clock_s = begin + seconds
+        return seconds
 
     def software(self) -> dict[str, str]:
         """The version of vllm-probe."""

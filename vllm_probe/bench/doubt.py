@@ -1,0 +1,47 @@
+"""What makes a time untrustworthy, whatever the rate that follows from it."""
+
+import math
+from typing import Any
+
+from vllm_probe.bench.peak import Expected
+from vllm_probe.core.adapter import HardwareAdapter
+
+_DRAWN, _DIFFERENT = 256, 16
+_FAST_TIMER, _SHORT_TIMER = 1.03, 0.4
+_SLOW_CLOCK = 0.75
+
+
+def checked(seconds: float, calls: int) -> float:
+    """`seconds` of `calls`.
+
+    Raises:
+        ArithmeticError: no work takes so long, a clock went back or stood still.
+    """
+    if not 0 < seconds < math.inf:
+        raise ArithmeticError(f"{calls} calls took {seconds:g} s")
+    return seconds
+
+
+def doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:
+    """Whether the adapter's random numbers are not random.
+
+    Operands that are alike compress in caches and links, and draw less power, so that clocks stay higher:
+    https://arxiv.org/abs/2409.18324.
+    """
+    drawn = adapter.to_host(adapter.random((_DRAWN,), "fp32", seed=0))
+    return "its data is all alike, which compresses and draws little power" if len({*drawn}) < _DIFFERENT else None
+
+
+def doubt_of_timer(device_s: float, host_s: float) -> str | None:
+    """Whether the device's own timer contradicts the time that the host waited, in which queueing is included."""
+    if device_s > _FAST_TIMER * host_s or device_s < _SHORT_TIMER * host_s:
+        return f"the device speaks of {device_s:.3g} s, of which the host waited {host_s:.3g} s"
+    return None
+
+
+def doubt_of_clock(clock_mhz: float | None, expected: Expected | None) -> str | None:
+    """Whether the device ran far below the clock that its peak is stated for."""
+    own_mhz = expected.at_mhz if expected and expected.is_own_clock else None
+    if clock_mhz is None or own_mhz is None or clock_mhz >= _SLOW_CLOCK * own_mhz:
+        return None
+    return f"it ran at {clock_mhz:.0f} of {own_mhz:.0f} MHz"
