@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_probe.core.primitive import Compiled, CompileHints
+from vllm_probe.core.primitive import Compiled, CompileHints, Primitive
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.cpu.probe import probe
@@ -88,6 +88,38 @@ def test_compiled_glue_gives_the_same_at_any_rows_and_is_kept_for_the_next_proce
     assert (next(tmp_path.iterdir()) / "seal.json").exists()
 
 
+@needs_compiler
+@pytest.mark.timeout(2 * COMPILES_S)
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_primitives_are_compiled_where_there_is_a_folder_for_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    adapter = opened()
+    assert not any("inductor" in adapter.implementations(primitive, "bf16") for primitive in Primitive)
+    assert adapter.settle(0)
+    adapter.compile_folder = tmp_path
+    compiled = {each for each in Primitive if "inductor" in adapter.implementations(each, "bf16")}
+    assert compiled == {Primitive.ROPE, Primitive.RMS_NORM, Primitive.QUANTIZE}
+    heads, angles = adapter.random((12, 3, 32), "fp32", 1), adapter.random((12, 16), "fp32", 2)
+    rows, weight = adapter.random((40, 64), "fp32", 3), adapter.random((64,), "fp32", 4)
+
+    def results(name: str) -> list[torch.Tensor]:
+        quants, scales = adapter.quantize(rows, implementation=name)
+        rope = adapter.rope(heads, angles.cos(), angles.sin(), implementation=name)
+        return [rope, adapter.rms_norm(rows, weight, 1e-6, implementation=name), quants, scales]
+
+    with torch.inference_mode():
+        expected = results("eager")
+        for result, exact in zip(results("inductor"), expected, strict=True):
+            assert torch.equal(result, exact)  # it is the same as yet
+        assert adapter.settle(COMPILES_S)
+        assert all(
+            each is not region._function for region in adapter._regions.values() for each in region._known.values()
+        )
+        for result, exact in zip(results("inductor"), expected, strict=True):
+            torch.testing.assert_close(result, exact)
+    adapter.close()
+
+
 @pytest.fixture
 def workshop() -> Iterator[Workshop]:
     workshop = Workshop(open_folder(HOST, None, "k"))
@@ -99,7 +131,7 @@ def workshop() -> Iterator[Workshop]:
 
 def region(function: Callable[..., Any], compiled: Callable[..., Any], workshop: Workshop) -> Region:
     """A region whose compiler is a stand-in that gives `compiled`."""
-    made = Region(function, "default", Toolchain(name="stand-in"), workshop, (0,))
+    made = Region(function, function, CompileHints(), Toolchain(name="stand-in"), workshop)
     made._compiled = compiled
     return made
 

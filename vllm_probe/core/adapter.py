@@ -3,6 +3,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from vllm_probe.core.bringup import Stage
@@ -29,6 +30,9 @@ class HardwareAdapter(Operations[Tensor]):
 
     copy_queues: int = 1
     """Queues whose copies can run at the same time."""
+
+    compile_folder: Path | None = None
+    """Private folder for implementations that are compiled, which exist only where somebody set one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,6 +153,11 @@ class HardwareAdapter(Operations[Tensor]):
         self._require(Stage.OPEN, "time_batch")
         return self._time_batch(calls)
 
+    def settle(self, timeout_s: float) -> bool:
+        """Whether all that is being compiled is done within `timeout_s`; until then it runs uncompiled."""
+        self._require(Stage.OPEN, "settle")
+        return self._settle(timeout_s)
+
     def clock(self) -> float:
         """Seconds from an arbitrary start, by the clock that tells how long the host waits for the device."""
         self._require(Stage.OPEN, "clock")
@@ -199,6 +208,9 @@ class HardwareAdapter(Operations[Tensor]):
 
     def _part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:  # noqa: ARG002
         return None
+
+    def _settle(self, timeout_s: float) -> bool:  # noqa: ARG002
+        return True
 
     def _address(self, tensor: Tensor) -> int | None:  # noqa: ARG002
         return None

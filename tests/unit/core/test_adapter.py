@@ -129,6 +129,7 @@ CALLS: list[Callable[[ListAdapter], object]] = [
     lambda adapter: adapter.fence("device"),
     lambda adapter: adapter.synchronize(),
     lambda adapter: adapter.time_batch([]),
+    lambda adapter: adapter.settle(0),
     lambda adapter: adapter.prepare_linear(ONE, None, "fp32", "plain"),
     lambda adapter: adapter.swap(ONE, [0], ONE, block_bytes=8, to_device=True),
     lambda adapter: adapter.compile_model(len, CompileHints()),

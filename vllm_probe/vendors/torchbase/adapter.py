@@ -1,6 +1,5 @@
 """TorchAdapter: everything that a torch backend does alike; a vendor overrides what its device does better."""
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,14 +9,11 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.errors import UnknownName
-from vllm_probe.core.primitive import Compiled, CompileHints, Done, Event, Linear, Primitive, Support
-from vllm_probe.core.system import Host
+from vllm_probe.core.primitive import Done, Event, Linear, Primitive, Support
 from vllm_probe.core.values import FenceScope
 from vllm_probe.vendors.torchbase.attention import ATTENTION
-from vllm_probe.vendors.torchbase.compiling import Region, Toolchain, Workshop, unavailable
-from vllm_probe.vendors.torchbase.keeping import key_of, open_folder
+from vllm_probe.vendors.torchbase.compiled import INDUCTOR, CompilingAdapter
 from vllm_probe.vendors.torchbase.linear import WEIGHT_ONLY, dense, integer, weight_only_formats
 from vllm_probe.vendors.torchbase.rowwise import QUANTIZE, RMS_NORM, ROPE
 from vllm_probe.vendors.torchbase.swapping import SWAP
@@ -31,7 +27,6 @@ _FLOATING = {
     Primitive.ROPE: tuple(ROPE),
     Primitive.QUANTIZE: tuple(QUANTIZE),
 }
-_LOG = logging.getLogger(__name__)
 _LINEAR = {"aten": dense, "int_mm": integer}
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _BLOCK = 1 << 20
@@ -50,7 +45,7 @@ def _buffer(nbytes: int, alignment: int, **where: Any) -> torch.Tensor:
     return buffer[skip : skip + nbytes]
 
 
-class TorchAdapter(HardwareAdapter[torch.Tensor]):
+class TorchAdapter(CompilingAdapter):
     """A device that torch knows by the name `torch_device`."""
 
     torch_device: ClassVar[str]
@@ -64,13 +59,6 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     }
     """Number format to the implementations of linear, the preferred one first."""
 
-    def __init__(self, host: Host) -> None:
-        super().__init__()
-        self._host = host
-        self._workshop: Workshop | None = None
-        self._regions: dict[tuple[Callable[..., Any], str, tuple[int, ...]], Region] = {}
-        self._said: set[str] = set()
-
     def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:  # noqa: ARG002
         if self.implementations(primitive, dtype):
             return Support(ok=True)
@@ -81,13 +69,15 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
 
         RMS norm: `eager` (operator by operator), `aten` (torch's own); rope: `eager` (by halves, in place), `blocked`
         (whole heads, in parts that a cache holds), `naive` (as models are written); quantize: `eager`, `blocked`; swap,
-        in any format: `gathered` (one transfer), `blocks` (one for each).
+        in any format: `gathered` (one transfer), `blocks` (one for each). With a `compile_folder` the last of rope, RMS
+        norm and quantize is `inductor`, which is compiled when it is first used and runs as another until then.
         """
         if primitive is Primitive.LINEAR:
             return self.linears.get(dtype, ())
         if primitive is Primitive.SWAP:
             return tuple(SWAP)
-        return _FLOATING.get(primitive, ()) if dtype in {"fp32", "bf16", "fp16"} else ()
+        names = _FLOATING.get(primitive, ()) if dtype in {"fp32", "bf16", "fp16"} else ()
+        return (*names, INDUCTOR) if names and self.compiles(primitive) else names
 
     def tensor(self, data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
         """`data` (a tensor, array or nested sequence) on the device, not copied if it is there already."""
@@ -176,6 +166,8 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
     ) -> _Function:
         """The one named, else the preferred one for the format of `operand`."""
         name = implementation or self._first(primitive, _WORDS[operand.dtype])
+        if name == INDUCTOR and self.compiles(primitive):
+            return self._compiled(primitive)  # type: ignore[return-value]  # takes and gives what the others do
         if name not in known:
             raise UnknownName(f"{primitive} has no implementation {name!r}", hint="see implementations()")
         return known[name]
@@ -246,48 +238,6 @@ class TorchAdapter(HardwareAdapter[torch.Tensor]):
         implementation: str | None,
     ) -> None:
         self._chosen(SWAP, Primitive.SWAP, pool, implementation)(pool, blocks, host, block_bytes, to_device)
-
-    def _compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
-        """By inductor, one region for each function; a second call with the same function gives the same region."""
-        missing = unavailable()
-        toolchain = f"this torch is too old: {missing}" if missing else self._toolchain(hints)
-        if isinstance(toolchain, str):
-            if toolchain not in self._said:
-                self._said.add(toolchain)
-                _LOG.info("nothing is compiled: %s", toolchain)
-            return Compiled(function=function, reason=toolchain)
-        if self._workshop is None:
-            place = open_folder(self._host, hints.folder, self._compile_key(toolchain))
-            self._workshop = Workshop(place)
-        key = (function, hints.mode, hints.rows)
-        if key not in self._regions:
-            self._regions[key] = Region(function, hints.mode, toolchain, self._workshop, hints.rows)
-        reason = f"{toolchain.name}, mode {hints.mode}, {self._workshop.place.note}"
-        return Compiled(function=self._regions[key], backend="inductor", reason=reason)
-
-    def _toolchain(self, hints: CompileHints) -> Toolchain | str:  # noqa: ARG002 - for those who override it
-        """What inductor compiles with on this device, or why it cannot."""
-        return f"no compiler is known for {self.torch_device}"
-
-    def _compile_key(self, toolchain: Toolchain) -> str:
-        """Changes with everything that compiled code depends on."""
-        isa = self.device.details.get("isa")
-        return key_of(
-            {
-                "adapter": type(self).__name__,
-                "torch": f"{torch.__version__} {torch.version.git_version}",
-                "compiler": toolchain.name,
-                "device": f"{self._host.platform().machine} {self.device.arch} {isa}",
-            }
-        )
-
-    def close(self) -> None:
-        """As every adapter, and compiles no more."""
-        if self._workshop:
-            self._workshop.close()
-            self._workshop = None
-            self._regions.clear()
-        super().close()
 
     def _format(self, dtype: str) -> torch.dtype:
         """What holds a number in the format that a capability calls `dtype`."""

@@ -15,6 +15,7 @@ from weakref import finalize
 import torch
 from torch.utils import _pytree as pytree
 
+from vllm_probe.core.primitive import CompileHints
 from vllm_probe.vendors.torchbase.keeping import Place, seal
 
 _LOG = logging.getLogger(__name__)
@@ -108,12 +109,19 @@ class Region:
     """A function that is compiled once for each kind of arguments, whose rows may be any number from two on."""
 
     def __init__(
-        self, function: Callable[..., Any], mode: str, toolchain: Toolchain, workshop: Workshop, rows: tuple[int, ...]
+        self,
+        eager: Callable[..., Any],
+        source: Callable[..., Any],
+        hints: CompileHints,
+        toolchain: Toolchain,
+        workshop: Workshop,
     ) -> None:
-        modes: dict[str, Any] = torch._inductor.list_mode_options(mode)  # noqa: SLF001 - has no public name
-        options = modes | toolchain.options
-        self._function, self._workshop, self._rows = function, workshop, rows
-        self._compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False, options=options)
+        """Runs `eager` until `source`, which computes the same, is compiled."""
+        options: dict[str, Any] = torch._inductor.list_mode_options(hints.mode)  # noqa: SLF001 - has no public name
+        self._function, self._workshop, self._rows = eager, workshop, hints.rows
+        self._compiled: Callable[..., Any] = torch.compile(
+            source, fullgraph=True, dynamic=False, options=options | toolchain.options
+        )
         self._known: dict[_Signature, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:

@@ -46,6 +46,14 @@ def naive(heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> to
     return heads * cosines + torch.cat((-second, first), dim=-1) * sines
 
 
+def turned(heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Rotary positions as one expression without joins, which a compiler turns into one loop over vectors."""
+    pairs = heads.unflatten(-1, (2, -1)).float()  # [tokens, heads, 2, head_dim / 2]
+    cosines, sines = cosines.float()[:, None, None], sines.float()[:, None, None]
+    signed = torch.cat((-sines, sines), -2)
+    return (pairs * cosines + pairs.flip(-2) * signed).to(heads.dtype).flatten(-2)
+
+
 def by_operators(rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
     """RMS norm, on a CPU up to six times as fast as torch's own, which sums squares without vectors."""
     exact = rows.to(torch.float32, copy=True)
@@ -56,6 +64,12 @@ def by_operators(rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> to
 def by_torch(rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
     """RMS norm by torch's own operator, which is one kernel on CUDA and ROCm."""
     return functional.rms_norm(rows, rows.shape[-1:], eps=epsilon).mul_(weight)
+
+
+def normed(rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """RMS norm as one expression, for a compiler."""
+    exact = rows.float()
+    return (exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + epsilon)).to(rows.dtype) * weight
 
 
 def quantized(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

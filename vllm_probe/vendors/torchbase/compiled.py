@@ -1,0 +1,101 @@
+"""What a torch adapter compiles: regions of a model, and implementations of primitives."""
+
+import logging
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.primitive import Compiled, CompileHints, Primitive
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.torchbase.compiling import Region, Toolchain, Workshop, unavailable
+from vllm_probe.vendors.torchbase.keeping import key_of, open_folder
+from vllm_probe.vendors.torchbase.rowwise import by_operators, in_halves, normed, quantized, turned
+
+INDUCTOR = "inductor"
+"""Name of the implementations that are compiled."""
+
+_LOG = logging.getLogger(__name__)
+_ROWWISE: dict[Primitive, tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...]]] = {
+    Primitive.ROPE: (in_halves, turned, (0, 1, 2)),
+    Primitive.RMS_NORM: (by_operators, normed, (0,)),
+    Primitive.QUANTIZE: (quantized, quantized, (0,)),
+}
+"""What runs until it is compiled, what is compiled, and the arguments that have rows."""
+
+
+class CompilingAdapter(HardwareAdapter[torch.Tensor]):
+    """An adapter whose device inductor may compile for."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self._host = host
+        self._workshop: Workshop | None = None
+        self._regions: dict[tuple[Callable[..., Any], str, tuple[int, ...]], Region] = {}
+        self._said: set[str] = set()
+
+    def close(self) -> None:
+        """As every adapter, and compiles no more."""
+        if self._workshop:
+            self._workshop.close()
+            self._workshop = None
+            self._regions.clear()
+        super().close()
+
+    def compiles(self, primitive: Primitive) -> bool:
+        """Whether `primitive` has an implementation that is compiled."""
+        return self.compile_folder is not None and primitive in _ROWWISE and self._compiler_found
+
+    def _compiled(self, primitive: Primitive) -> Callable[..., Any]:
+        eager, source, rows = _ROWWISE[primitive]
+        hints = CompileHints(folder=self.compile_folder, rows=rows)
+        compiled: Callable[..., Any] = self._region(eager, source, hints).function
+        return compiled
+
+    def _settle(self, timeout_s: float) -> bool:
+        return self._workshop is None or self._workshop.finish(timeout_s)
+
+    def _compile_model(self, function: Callable[..., Any], hints: CompileHints) -> Compiled:
+        """By inductor, one region for each function; a second call with the same function gives the same region."""
+        return self._region(function, function, hints)
+
+    def _region(self, eager: Callable[..., Any], source: Callable[..., Any], hints: CompileHints) -> Compiled:
+        toolchain = self._found(hints)
+        if isinstance(toolchain, str):
+            if toolchain not in self._said:
+                self._said.add(toolchain)
+                _LOG.info("nothing is compiled: %s", toolchain)
+            return Compiled(function=eager, reason=toolchain)
+        if self._workshop is None:
+            self._workshop = Workshop(open_folder(self._host, hints.folder, self._compile_key(toolchain)))
+        key = (source, hints.mode, hints.rows)
+        if key not in self._regions:
+            self._regions[key] = Region(eager, source, hints, toolchain, self._workshop)
+        reason = f"{toolchain.name}, mode {hints.mode}, {self._workshop.place.note}"
+        return Compiled(function=self._regions[key], backend=INDUCTOR, reason=reason)
+
+    @cached_property
+    def _compiler_found(self) -> bool:
+        return isinstance(self._found(CompileHints()), Toolchain)
+
+    def _found(self, hints: CompileHints) -> Toolchain | str:
+        missing = unavailable()
+        return f"this torch is too old: {missing}" if missing else self._toolchain(hints)
+
+    def _toolchain(self, hints: CompileHints) -> Toolchain | str:  # noqa: ARG002 - for those who override it
+        """What inductor compiles with on this device, or why it cannot."""
+        return "no compiler is known for this kind of device"
+
+    def _compile_key(self, toolchain: Toolchain) -> str:
+        """Changes with everything that compiled code depends on."""
+        isa = self.device.details.get("isa")
+        return key_of(
+            {
+                "adapter": type(self).__name__,
+                "torch": f"{torch.__version__} {torch.version.git_version}",
+                "compiler": toolchain.name,
+                "device": f"{self._host.platform().machine} {self.device.arch} {isa}",
+            }
+        )
