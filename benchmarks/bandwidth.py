@@ -37,7 +37,7 @@ def loop_gb_s(calls: list[Callable[[], object]], nbytes: int) -> float:
 
 
 def likwid_gb_s(kernel: str, nbytes: int, threads: int) -> float:
-    """The working set of likwid is that of all arrays together."""
+    """Over a working set of `nbytes` in all."""
     argv = ["likwid-bench", "-t", kernel, "-w", f"N:{nbytes // 1000}kB:{threads}", "-i", "30"]
     found = re.search(r"MByte/s:\s+([0-9.]+)", subprocess.run(argv, capture_output=True, text=True, check=False).stdout)
     return float(found[1]) / 1000 if found else 0.0
@@ -71,7 +71,7 @@ def main() -> None:
             ours.append(reading.value or 0.0)
             direct += [loop_gb_s(loops[kind], nbytes)] if kind in loops else []
             if kind in KERNELS and shutil.which("likwid-bench"):
-                peer.append(likwid_gb_s(KERNELS[kind] + width, nbytes, threads))
+                peer.append(likwid_gb_s(KERNELS[kind] + width, 3 * plan.array_bytes, threads))
         value = statistics.median(ours)
         line = f"{kind:15} {value:6.1f}"
         line += f"  {statistics.median(direct):10.1f}  {value / statistics.median(direct):.3f}" if direct else " " * 19
