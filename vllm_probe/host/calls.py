@@ -93,16 +93,30 @@ def _replay(value: JsonValue, outs: Sequence[Any]) -> int:
 
 
 def _answer(value: JsonValue, outs: Sequence[Any]) -> int:
-    number = int(value, 0) if isinstance(value, str) and value[:1].isdigit() else value
+    number = int(value, 0) if isinstance(value, str) and re.fullmatch(r"0[xX][0-9a-fA-F]+|[0-9]+", value) else value
+    if len(outs) == 2 and isinstance(outs[1], ctypes.Array) and isinstance(value, list):
+        return _fill(value, outs[0], outs[1])
     if not outs or (isinstance(outs[0], ctypes.Structure) and isinstance(number, int)):
         return int(number)
     for target, item in zip(outs, value if isinstance(value, list) and len(outs) > 1 else [value], strict=False):
         if isinstance(target, ctypes.Structure):
-            names = [field[0] for field in target._fields_]
-            for name, part in item.items() if isinstance(item, dict) else zip(names, item, strict=False):
-                setattr(target, name, part.encode() if isinstance(part, str) else part)
+            _set_fields(target, item)
         elif isinstance(target, ctypes.Array):
             target.value = item.encode() if isinstance(item, str) else item
         else:
             target.value = int(item, 0) if isinstance(item, str) else item
     return 0
+
+
+def _fill(rows: list[JsonValue], count: Any, array: Any) -> int:
+    """Rows of a list that a function counts and writes out: their number, and as many as there is room for."""
+    count.value = len(rows)
+    for target, row in zip(array, rows, strict=False):
+        _set_fields(target, row)
+    return 0
+
+
+def _set_fields(target: Any, item: JsonValue) -> None:
+    names = [field[0] for field in target._fields_]
+    for name, part in item.items() if isinstance(item, dict) else zip(names, item, strict=False):
+        setattr(target, name, part.encode() if isinstance(part, str) else part)

@@ -139,6 +139,19 @@ def test_library_calls_give_their_status_or_what_they_write() -> None:
     assert host.now() > begin
 
 
+def test_a_text_that_begins_with_a_digit_is_no_number() -> None:
+    library = replay(libs={"a": {"calls": {"version": "550.90.07"}}}).library("a")
+    text = ctypes.create_string_buffer(80)
+    assert (library.call("version", text, 80), text.value) == (0, b"550.90.07")
+
+
+def test_a_list_of_rows_is_counted_and_written_as_far_as_there_is_room() -> None:
+    library = replay(libs={"a": {"calls": {"rows": [[1, 2], {"total": 3, "free": 4}, [5, 6]]}}}).library("a")
+    count, rows = ctypes.c_uint(2), (Memory * 2)()
+    assert library.call("rows", ctypes.byref(count), rows) == 0
+    assert (count.value, [(row.total, row.free) for row in rows]) == (3, [(1, 2), (3, 4)])
+
+
 def test_a_structure_is_filled_by_position_or_by_name() -> None:
     library = replay(libs={"a": {"calls": {"one": [5, 6], "two": {"free": 4}}}}).library("a")
     memory = Memory()
