@@ -51,13 +51,19 @@ def combine(reading: Reading, evidence: Iterable[Evidence]) -> Reading:
     if conflicts:
         document["details"]["conflicts"] = conflicts
     reasons = {pointer: why for each in reversed(about) for pointer, why in each.unknown.items()}
-    gaps |= {pointer: why for pointer, why in reasons.items() if pointer not in taken}
+    gaps |= {pointer: why for pointer, why in reasons.items() if _get(document, pointer.split("/")[1:]) is None}
     return codec.from_json(Device, document), gaps
 
 
 def _agree(one: JsonValue, other: JsonValue) -> bool:
     numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
     return bool(one == other or (numbers and abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))))
+
+
+def _get(document: JsonValue, path: Sequence[str]) -> JsonValue:
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
 
 
 def _put(document: JsonValue, path: Sequence[str], value: JsonValue) -> None:

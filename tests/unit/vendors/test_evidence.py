@@ -50,3 +50,10 @@ def test_the_reason_of_the_best_source_stays_where_no_source_has_a_value() -> No
     )
     tool = Evidence(id=CARD.id, source="tool", facts={"/arch": "a1"}, unknown={"/memory/used_bytes": "[N/A]"})
     assert combine(READING, [library, tool])[1] == {"/memory/used_bytes": "NOT_SUPPORTED"}
+
+
+def test_what_the_reading_knows_needs_no_reason() -> None:
+    known, _ = combine(READING, [says("bus", arch="a1")])
+    library = Evidence(id=CARD.id, source="library", unknown={"/arch": "no call", "/details/load": "no call"})
+    assert "/arch" not in combine((known, {}), [library])[1]
+    assert combine((known, {}), [library])[1] == {"/details/load": "no call"}
