@@ -1,80 +1,82 @@
-"""Lists NVIDIA GPUs without NVML: PCI functions, what nvidia-smi names behind WSL, the GPU of a Jetson module."""
+"""Lists NVIDIA GPUs: what shows them, what NVML, the CUDA driver and nvidia-smi say of them, and the verdict."""
 
-import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Verdict
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.system import Host
-from vllm_probe.vendors.layer0 import UNASKED, Fact, Reading, bus_devices, reading, result
-from vllm_probe.vendors.nodes import node_facts, read_identity
-from vllm_probe.vendors.nvidia import PLUGIN
-from vllm_probe.vendors.platforms import dxg, dxg_library, first_line
+from vllm_probe.vendors.layer0 import Reading, bus_devices, result
+from vllm_probe.vendors.nvidia import PLUGIN, smi
+from vllm_probe.vendors.nvidia.asking import ask
+from vllm_probe.vendors.nvidia.assembly import assemble
+from vllm_probe.vendors.nvidia.codes import NOT_SUPPORTED
+from vllm_probe.vendors.nvidia.platforms import behind_windows, on_windows, tegra
+from vllm_probe.vendors.nvidia.verdict import Reports
+from vllm_probe.vendors.pci import accelerators
+from vllm_probe.vendors.platforms import dxg_library
 
-_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
-_TIMEOUT_S = 5.0
-_COMPATIBLE = "/proc/device-tree/compatible"
-_TEGRA_NODES = ("/dev/nvhost-gpu", "/dev/nvgpu/igpu0/ctrl", "/dev/nvmap", "/dev/nvidia[0-9]*")
-_TEGRA_ARCH = {"210": "sm_53", "186": "sm_62", "194": "sm_72", "234": "sm_87", "264": "sm_110"}
-# chips of Jetson TX1 and Nano, TX2, Xavier, Orin, Thor; compute capability: https://developer.nvidia.com/cuda-gpus
+Record: TypeAlias = Mapping[str, Any]
 
 
 def probe(host: Host) -> ProbeResult:
-    """Every NVIDIA GPU of `host`; nodes alone count where nothing else shows one."""
+    """Every NVIDIA GPU of `host` and its MIG instances; nodes alone count where nothing else shows one.
+
+    Nothing is asked of the driver where that would wake a GPU, or where no function on the bus has it.
+    """
+    functions = [each for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.kind]
+    shown = _shown(host)
+    windows = dxg_library(host, PLUGIN.name) is not None
+    asleep = next((each.address for each in functions if each.asleep), None)
+    if asleep:
+        return result(_left_alone(each, asleep) for each in shown)
+    if functions and not windows and all(each.driver != "nvidia" for each in functions):
+        return result(shown)
+    reports = ask(host)
+    tool = smi.read(host) if _lacking(reports) else {"devices": []}
+    if not reports.nvml and tool.get("status"):
+        reports = replace(reports, nvml={"status": tool["status"]})
+    if windows:
+        shown = [each for each in shown if "pci_id" in each[0].details] + behind_windows(host, *_listed(reports, tool))
+    return result(assemble(host, shown or on_windows(host, _listed(reports, tool)[0]), reports, tool))
+
+
+def _listed(reports: Reports, tool: Record) -> tuple[list[Record], str | None]:
+    """The devices that the libraries and nvidia-smi list, in their order, and the driver's version."""
+    lists = [reports.cuda.get("devices", ()), tool["devices"], reports.nvml.get("devices", ())]
+    longest = max(len(each) for each in lists)
+    merged: list[Record] = [
+        {key: value for each in lists for key, value in dict(*each[i : i + 1]).items()} for i in range(longest)
+    ]
+    return merged, reports.nvml.get("driver") or tool.get("driver")
+
+
+def _shown(host: Host) -> list[Reading]:
+    """What the bus, the device tree or, where there is neither, device nodes show."""
     found = bus_devices(host, PLUGIN)
     on_bus = [each for each in found if "pci_id" in each[0].details]
-    beside = _behind_windows(host)
-    if not any(device.memory.kind == "unified" for device, _ in on_bus):  # Thor shows its GPU on the bus too
-        beside += _tegra(host)
-    return result([*(on_bus if beside else found), *beside])
+    if any(device.memory.kind == "unified" for device, _ in on_bus):  # Thor shows its GPU on the bus too
+        return on_bus
+    module = tegra(host)
+    return [*on_bus, *module] if module else found
 
 
-def parse_query(text: str) -> tuple[tuple[str | None, str | None, str | None], ...]:
-    """Name, driver and architecture in each row of nvidia-smi's answer, null where it has none, such as `[N/A]`."""
-    rows = []
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.rsplit(",", 2)]
-        if len(cells) == 3 and re.fullmatch(r"\d[\d.]*|\[.*\]", cells[1]):
-            name, driver, capability = (None if re.fullmatch(r"\[.*\]|N/A|", cell) else cell for cell in cells)
-            match = re.fullmatch(r"(\d{1,2})\.(\d)", capability or "")
-            rows.append((name, driver, f"sm_{match[1]}{match[2]}" if match else None))
-    return tuple(rows)
+def _left_alone(reading: Reading, asleep: str) -> Reading:
+    device, unknown = reading
+    if device.verdict.code != "unknown" or device.id == asleep:
+        return reading
+    reason = f"the driver was not asked whether it can be used, because that wakes {asleep}, which is asleep in D3cold"
+    return replace(device, verdict=Verdict(code="unknown", reason=reason)), unknown
 
 
-def _behind_windows(host: Host) -> list[Reading]:
-    if dxg_library(host, PLUGIN.name) is None:
-        return []
-    answer, source = host.run(_QUERY, _TIMEOUT_S).stdout, " ".join(_QUERY[:2])
-
-    def fact(value: str | None) -> Fact:
-        return value, source if value else "nvidia-smi does not tell it"
-
-    rows = parse_query(answer) or ((None, None, None),)
-    return dxg(
-        host,
-        PLUGIN.name,
-        [(fact(name), fact(arch), fact(driver and f"nvidia {driver}")) for name, driver, arch in rows],
+def _lacking(reports: Reports) -> bool:
+    """Whether nvidia-smi may know more: NVML is not there or hangs, or has left out what everybody needs."""
+    if "status" not in reports.nvml:
+        return True
+    if reports.nvml["status"]:
+        return False  # nvidia-smi fails as NVML does
+    records = [each for each in reports.nvml["devices"] if "status" not in each]
+    return any(
+        "name" not in each or ("memory" not in each and each["failed"]["memory"] != NOT_SUPPORTED) for each in records
     )
-
-
-def _tegra(host: Host) -> list[Reading]:
-    chip = re.search(r"nvidia,tegra(\d{3})", host.read_text(_COMPATIBLE) or "")
-    if chip is None:
-        return []
-    arch: Fact = (_TEGRA_ARCH[chip[1]], _COMPATIBLE) if chip[1] in _TEGRA_ARCH else (None, f"tegra{chip[1]} is new")
-    release, source = first_line(host, "/etc/nv_tegra_release")
-    driver: Fact = (f"nvgpu, L4T {release.lstrip('# ')}", source) if release else (None, "no /etc/nv_tegra_release")
-    identity = read_identity(host)
-    return [
-        reading(
-            "tegra:0",
-            PLUGIN.name,
-            "gpu",
-            verdict=Verdict(code="unknown", reason=f"the device tree shows it; {UNASKED}"),
-            name=first_line(host, "/proc/device-tree/model"),
-            arch=arch,
-            driver=driver,
-            memory="unified",
-            nodes=[node_facts(host, node, identity) for pattern in _TEGRA_NODES for node in host.glob(pattern)],
-            details={"chip": f"tegra{chip[1]}"},
-        )
-    ]

@@ -72,7 +72,7 @@ def parse_xml(text: str) -> dict[str, Any]:
 
 
 def _device(gpu: "Element") -> dict[str, Any]:
-    device = {
+    device: dict[str, Any] = {
         "id": parse_address(_text(gpu, "pci/pci_bus_id") or gpu.get("id") or ""),
         "pci_id": _pci_id(_text(gpu, "pci/pci_device_id")),
         "name": _text(gpu, "product_name"),

@@ -1,0 +1,59 @@
+"""Layer 2: nvidia-smi, where the libraries did not answer, and for what they lack."""
+
+from collections.abc import Callable
+from typing import Any
+
+from vllm_probe.core.system import CommandResult, Host
+from vllm_probe.vendors.nvidia.smi_csv import parse_csv
+from vllm_probe.vendors.nvidia.smi_table import parse_error, parse_table
+from vllm_probe.vendors.nvidia.smi_xml import parse_xml
+
+SOURCE = "nvidia-smi"
+_PROGRAMS = (SOURCE, "/usr/lib/wsl/lib/nvidia-smi")
+_TIMEOUT_S = 4.0
+_COLUMNS = ("name", "driver_version", "compute_cap")
+_FORMATS: tuple[tuple[tuple[str, ...], Callable[[str], dict[str, Any]]], ...] = (
+    (("-q", "-x"), parse_xml),
+    ((f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader"), lambda text: parse_csv(text, _COLUMNS)),
+    ((), parse_table),
+)
+"""Options to the format that they bring: the second knows the architecture, the last is there with any driver."""
+
+
+def read(host: Host) -> dict[str, Any]:
+    """A report in the form of NVML's, from as few formats as tell names and memory.
+
+    `status` is NVML's where nvidia-smi fails with it, `error` that there is no nvidia-smi or that it hangs.
+    """
+    deadline = host.now() + _TIMEOUT_S
+    report: dict[str, Any] = {"devices": []}
+    for options, parse in _FORMATS:
+        if options == () and any("memory" in device for device in report["devices"]):
+            break
+        ended = _run(host, options, deadline - host.now())
+        if ended.status == "timeout":
+            return report | {"error": f"nvidia-smi did not answer in {_TIMEOUT_S:g} s"}
+        if ended.status == "missing":
+            report["error"] = "there is no nvidia-smi"
+            continue
+        status = parse_error(f"{ended.stdout}\n{ended.stderr}") if ended.returncode else None
+        if status is not None:
+            return report | {"status": status}
+        report = _merged({key: value for key, value in report.items() if key != "error"}, parse(ended.stdout))
+    return report
+
+
+def _run(host: Host, options: tuple[str, ...], timeout_s: float) -> CommandResult:
+    result = host.run((_PROGRAMS[0], *options), timeout_s)
+    if result.status == "missing" and host.exists(_PROGRAMS[1]):
+        return host.run((_PROGRAMS[1], *options), timeout_s)
+    return result
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """`first` with what only `second` has; both list the devices in the same order, or one lists none."""
+    one, other = first["devices"], second["devices"]
+    if one and other and len(one) != len(other):
+        return second | first
+    devices = [{**b, **a} for a, b in zip(one, other, strict=True)] if one and other else one or other
+    return second | first | {"devices": devices}
