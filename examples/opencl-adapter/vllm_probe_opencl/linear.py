@@ -8,12 +8,12 @@ from vllm_probe_opencl.kernels import Kernels
 from vllm_probe_opencl.memory import Allocator
 from vllm_probe_opencl.tensor import ClTensor
 
-WIDTHS = {"vector": (1, 16), "local": (8, 256)}
+WIDTHS = {"vector": (1, 16), "local": (4, 64)}
 """Implementation to its narrowest and widest work-group: tiles in the registers of a work-item, which wants no company,
 or in local memory that a group shares."""
 
-_OWN = {"vector": 1, "local": 32}
-_COLUMNS, _ROWS, _DEPTH = 32, 8, 16  # as in linear.cl
+_OWN = {"vector": 1, "local": 16}
+_COLUMNS, _ROWS, _DEPTH, _WIDE = 32, 8, 16, 8  # as in linear.cl
 
 
 def group_widths(device: Device, implementation: str) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class Linears:
             m = rows.shape[0]
             out = self._allocator.empty((m, n), "int32" if rows.dtype == "int8" else rows.dtype)
             tiles, panels = -(-m // _ROWS), -(-n // _COLUMNS)
-            groups = (-(-tiles // lanes), panels) if implementation == "vector" else (-(-n // lanes), tiles)
+            groups = (-(-tiles // lanes), panels) if implementation == "vector" else (-(-n // (_WIDE * lanes)), tiles)
             sizes = map(np.int32, (m, n, k, padded_k))
             self._kernels.run(kernel, rows.dtype, groups, lanes, rows, packed, bias, out, *sizes)
             return out

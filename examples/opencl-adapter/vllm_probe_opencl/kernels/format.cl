@@ -4,6 +4,7 @@
 typedef half stored;
 typedef half result;
 #define LOAD(p, i) vload_half(i, p)
+#define LOAD8(p, i) vload_half8(i, p)
 #define LOAD16(p, i) vload_half16(i, p)
 #define STORE(v, p, i) vstore_half_rte(v, i, p)
 #define STORE16(v, p, i) vstore_half16_rte(v, i, p)
@@ -11,6 +12,7 @@ typedef half result;
 typedef char stored;
 typedef int result;
 #define LOAD(p, i) ((int)(p)[i])
+#define LOAD8(p, i) convert_int8(vload8(i, p))
 #define LOAD16(p, i) convert_int16(vload16(i, p))
 #define STORE(v, p, i) ((p)[i] = v)
 #define STORE16(v, p, i) vstore16(v, i, p)
@@ -18,6 +20,7 @@ typedef int result;
 typedef float stored;
 typedef float result;
 #define LOAD(p, i) ((p)[i])
+#define LOAD8(p, i) vload8(i, p)
 #define LOAD16(p, i) vload16(i, p)
 #define STORE(v, p, i) ((p)[i] = v)
 #define STORE16(v, p, i) vstore16(v, i, p)
@@ -25,10 +28,12 @@ typedef float result;
 
 #if defined(FORMAT_int8)
 typedef int exact;
+typedef int8 exact8;
 typedef int16 exact16;
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
 typedef float exact;
+typedef float8 exact8;
 typedef float16 exact16;
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif

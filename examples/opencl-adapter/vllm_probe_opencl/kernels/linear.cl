@@ -3,6 +3,7 @@
 #define COLUMNS 32
 #define ROWS 8
 #define DEPTH 16
+#define WIDE 8
 
 kernel void pack(global const stored *restrict weight, global stored *restrict packed, int n, int k, int padded_k) {
     int at = get_global_id(0), column = get_global_id(1), source = column % COLUMNS + column / COLUMNS * COLUMNS;
@@ -42,14 +43,14 @@ kernel GROUP void vector_tile(global const stored *restrict x, global const stor
     }
 }
 
-// A column of ROWS results for each lane, with x in local memory for the whole group: what a GPU wants.
+// A tile of ROWS x WIDE for each lane, with x in local memory for the whole group: what a GPU wants.
 kernel GROUP void local_tile(global const stored *restrict x, global const stored *restrict packed,
                              global const result *restrict bias, global result *restrict y, int m, int n, int k,
                              int padded_k) {
     local exact tile[ROWS][DEPTH];
-    int row = get_group_id(1) * ROWS, column = get_global_id(0), inside = min(column, n - 1);
+    int row = get_group_id(1) * ROWS, column = get_global_id(0) * WIDE, inside = min(column, (n - 1) / WIDE * WIDE);
     global const stored *lane = packed + (ulong)(inside / COLUMNS) * COLUMNS * padded_k + inside % COLUMNS;
-    exact sum[ROWS];
+    exact8 sum[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) sum[r] = 0;
     for (int begin = 0; begin < padded_k; begin += DEPTH) {
@@ -60,14 +61,16 @@ kernel GROUP void local_tile(global const stored *restrict x, global const store
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
         for (int i = 0; i < DEPTH; i++) {
-            exact value = LOAD(lane, (ulong)(begin + i) * COLUMNS);
+            exact8 value = LOAD8(lane + (ulong)(begin + i) * COLUMNS, 0);
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) sum[r] = MULTIPLY_ADD(tile[r][i], value, sum[r]);
+            for (int r = 0; r < ROWS; r++) sum[r] = MULTIPLY_ADD((exact8)tile[r][i], value, sum[r]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (column >= n) return;
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        if (row + r < m) STORE(sum[r] + (bias ? LOAD(bias, column) : 0), y + (ulong)(row + r) * n, column);
+    exact line[WIDE];
+    for (int r = 0; r < min(ROWS, m - row); r++) {
+        vstore8(sum[r], 0, line);
+        for (int c = 0; c < min(WIDE, n - column); c++)
+            STORE(line[c] + (bias ? LOAD(bias, column + c) : 0), y + (ulong)(row + r) * n, column + c);
+    }
 }
