@@ -15,7 +15,9 @@ from vllm_probe.negotiate.predict import Roofline
 _CHUNK_RANGE = (256, 8192)
 _DEFAULT_CHUNK = 512
 _TRANSFER_TOKENS = 65536  # tokens x GB/s for each transfer in flight, the rule for descriptors without curves
-_PLATEAU = 0.95
+_PLATEAU = {"throughput": 0.98, "latency": 0.95, "memory": 0.95}
+"""Objective to the share of the best rate that is enough: a chunk is also what a short prompt waits for."""
+
 SHORT_TEXT = 16  # tokens; an embedding step is filled even by texts this short
 
 
@@ -94,9 +96,10 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
     if len(curve) < 2:
         return None
     plateau = max(rate for _, rate in curve)
-    rows = next(rows for rows, rate in curve if rate >= _PLATEAU * plateau)
+    enough = _PLATEAU[case.request.objective]
+    rows = next(rows for rows, rate in curve if rate >= enough * plateau)
     inputs = {"curve": [list(point) for point in curve], "plateau_gflops": plateau, "bandwidth_gb_s": bandwidth}
-    rule = f"fewest tokens that reach {_PLATEAU:.0%} of the best {candidate.compute} rate, {plateau:.4g} GFLOP/s"
+    rule = f"fewest tokens that reach {enough:.0%} of the best {candidate.compute} rate, {plateau:.4g} GFLOP/s"
     if bandwidth:
         ridge = plateau * candidate.weights.bytes_per_weight / (2 * bandwidth)
         rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))

@@ -136,17 +136,23 @@ def test_pooling_is_sized_for_pooling_on_a_24_gib_card() -> None:
     assert decision(filled, "kv_cache_memory_bytes").passed_on.startswith("not passed on: vLLM profiles")
 
 
-def test_the_bundled_runtime_embeds_a_prompt_in_one_step_and_keeps_no_keys() -> None:
+def test_the_bundled_runtime_embeds_in_chunks_and_has_room_for_the_keys_of_the_longest_prompt() -> None:
     embedding = catalogue.load("Qwen3-Embedding-0.6B")
     found = config(embedding, CPU)
     assert "--engine vllm" not in " ".join(found.warnings)
-    assert (found.max_model_len, found.max_num_batched_tokens) == (32768, 32768)
+    assert found.max_model_len == 32768
+    assert found.max_num_batched_tokens == found.prefill_chunk_size < 32768
+    assert found.kv_cache_memory_bytes == pytest.approx(32768 * 114_688 * 1.02, rel=0.01)
+
+
+def test_an_encoder_takes_the_longest_prompt_in_one_step_and_keeps_no_keys() -> None:
+    found = config(MINILM, CPU, pins={"max_num_batched_tokens": 512})
+    assert found.max_num_batched_tokens >= found.max_model_len
     assert (found.kv_cache_dtype, found.block_size, found.num_kv_blocks, found.kv_cache_memory_bytes) == (None,) * 4
     assert found.budget.kv_cache_bytes == 0
-    assert found.prefill_chunk_size < 32768
-    cached = config(embedding, CPU, engine="vllm")
-    assert cached.kv_cache_memory_bytes
-    assert cached.max_num_batched_tokens < 32768
+
+
+def test_what_the_bundled_runtime_cannot_run_is_said() -> None:
     assert "Qwen3ForCausalLM needs --engine vllm" in " ".join(config(QWEN3_8B, CPU).warnings)
 
 

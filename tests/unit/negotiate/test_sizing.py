@@ -58,9 +58,16 @@ def test_without_curve_or_transfers_it_is_512_and_that_is_said() -> None:
 def test_a_measured_chunk_is_the_first_row_count_on_the_plateau_of_its_format() -> None:
     found = chunk(MINILM, CPU)
     assert found.rows == 512
-    assert "95% of the best bf16 rate, 974 GFLOP/s" in found.rule
-    early = CPU | {"compute_units": {"bf16": {"throughput_gflops": 974, "curve": [[64, 950], [128, 974]]}}}
+    assert "98% of the best bf16 rate, 974 GFLOP/s" in found.rule
+    early = CPU | {"compute_units": {"bf16": {"throughput_gflops": 974, "curve": [[64, 960], [128, 974]]}}}
     assert chunk(MINILM, early).rows == 64
+
+
+def test_a_chunk_is_smaller_where_waiting_counts_more_than_the_last_percents() -> None:
+    unit = {"throughput_gflops": 974, "curve": [[256, 930], [512, 974]]}
+    document = CPU | {"compute_units": {"bf16": unit}}
+    sizes = {objective: chunk(MINILM, document, objective=objective).rows for objective in ("throughput", "latency")}
+    assert sizes == {"throughput": 512, "latency": 256}
 
 
 def test_a_doubtful_spike_does_not_move_the_chunk() -> None:
@@ -68,7 +75,7 @@ def test_a_doubtful_spike_does_not_move_the_chunk() -> None:
     spiked = CPU | {"compute_units": {"bf16": unit}}
     assert chunk(MINILM, spiked).rows == 4096
     notes = {"/compute_units/bf16/curve/4": {"source": "measured", "status": "noisy", "spread_pct": 40}}
-    assert chunk(MINILM, spiked | {"measurements": notes}).rows == 64
+    assert chunk(MINILM, spiked | {"measurements": notes}).rows == 128
 
 
 def test_it_is_at_least_twice_the_ridge_point() -> None:
