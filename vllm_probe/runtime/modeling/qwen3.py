@@ -7,6 +7,7 @@ https://github.com/huggingface/transformers/blob/main/src/transformers/models/qw
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.nn import functional
@@ -151,7 +152,7 @@ def load_decoder(loader: Loader, progress: Progress) -> Decoder:
         num_heads=spec.num_heads,
         num_kv_heads=spec.num_kv_heads,
         attention=loader.attention(causal=True),
-        rope=loader.adapter.rope,
+        rope=partial(loader.adapter.rope, implementation=loader.numerics.implementations["rope"]),
     )
 
 
