@@ -38,6 +38,7 @@ class OverlapSection(Section):
     def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
         super().__init__(adapter, plan)
         self._pairs: dict[tuple[str, int, int], tuple[Any, Any]] = {}
+        self._gain: Reading | None = None
         self._on_host = adapter.device.kind == "cpu"
         self._queues = () if self._on_host else tuple(k for k in QUEUES if k <= adapter.copy_queues)
 
@@ -54,16 +55,21 @@ class OverlapSection(Section):
         """Curves, the least number of transfers with 97 % of the best rate, the gain of both ways, the host."""
         for curve, (_, count) in _CURVES.items():
             self._write_curve(sheet, curve, count)
-        sheet.put("/dma/duplex_gain", *self._duplex())
+        sheet.put("/dma/duplex_gain", *(self._gain or self._duplex()))
         share, about = self.readings.get(("host", 0), self._gap())
         sheet.put("/dma/cpu_bypass", None if share is None else share < _FREE, about)
 
     def restore(self, partial: Capability) -> None:
-        """Points of the curves."""
+        """Points of the curves, the gain, and whether the host is free."""
         for curve in _CURVES:
             for index, (queues, rate) in enumerate(getattr(partial.dma, curve)):
                 if about := partial.measurements.get(f"/dma/{curve}/{index}"):
                     self.readings[curve, queues] = Reading(rate, about)
+        bypasses, gain = partial.dma.cpu_bypass, partial.dma.duplex_gain
+        if bypasses is not None:
+            self.readings["host", 0] = Reading(0.0 if bypasses else 1.0, partial.measurements["/dma/cpu_bypass"])
+        if gain is not None:
+            self._gain = Reading(gain, partial.measurements["/dma/duplex_gain"])
 
     def _gap(self) -> Reading:
         return absent("unsupported", ON_HOST) if self._on_host else self.pending
@@ -76,7 +82,7 @@ class OverlapSection(Section):
             for curve, (size, _) in _CURVES.items()
             for k in self._queues
         ]
-        if len(self._queues) > 1:
+        if len(self._queues) > 1 and self._gain is None:
             rates.append((("back", 1), "copies back", partial(self._prepare_ways, ("d2h",))))
             rates.append((("both", 2), "copies both ways", partial(self._prepare_ways, ("h2d", "d2h"))))
         cases = [
