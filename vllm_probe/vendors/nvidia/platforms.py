@@ -104,7 +104,7 @@ def on_windows(host: Host, records: Sequence[Mapping[str, Any]]) -> list[Reading
 
 def shares_memory(kind: str | None, arch: str | None, integrated: object) -> bool:
     """Whether a GPU uses the machine's memory: the bus's table, the CUDA driver or its architecture says so."""
-    return kind == "unified" or integrated == 1 or arch in _INTEGRATED
+    return kind == "unified" or (arch in _INTEGRATED if integrated is None else integrated == 1)
 
 
 def machine_memory(host: Host, id_: str, record: Mapping[str, Any]) -> Evidence:

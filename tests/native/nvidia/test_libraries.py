@@ -1,0 +1,238 @@
+"""NVML and the CUDA driver through the real loader, ctypes and child process, from libraries built here."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.native.build import build
+from vllm_probe.core import codec
+from vllm_probe.core.scene import Scene
+from vllm_probe.core.values import JsonValue
+from vllm_probe.host.local import LocalHost
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.nvidia import asking
+from vllm_probe.vendors.nvidia.probe import probe
+
+HERE = Path(__file__).parent
+READ = "vllm_probe.vendors.nvidia.lib:read"
+BUS = "/sys/bus/pci/devices"
+
+
+class Machine(ReplayHost):
+    """The files of a recording, the libraries of this machine."""
+
+    def isolated(self, function: str, timeout_s: float) -> JsonValue:
+        return LocalHost().isolated(function, timeout_s)
+
+
+def machine(*, count: int = 2, **files: str) -> Machine:
+    listed = {f"/dev/{name}": "!chr 195:0 0666 0:0" for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")}
+    for number in range(6, 6 + count):
+        folder = f"{BUS}/0000:{number:02x}:00.0"
+        listed |= {f"{folder}/class": "0x030000", f"{folder}/vendor": "0x10de", f"{folder}/device": "0x2222"}
+        listed |= {f"{folder}/driver": "!link ../../../bus/pci/drivers/nvidia"}
+    return Machine(codec.from_json(Scene, {"facts": {"files": listed | files}}))
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {}
+    for name, options in (("new", ()), ("old", ("-DOLD",))):
+        folder = tmp_path_factory.mktemp(name)
+        build(HERE / "nvml.c", folder / "libnvidia-ml.so.1", *options)
+        build(HERE / "cuda.c", folder / "libcuda.so.1")
+        folders[name] = folder
+    return folders
+
+
+@pytest.fixture(params=["new"])
+def loaded(request: pytest.FixtureRequest, libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries[request.param]))
+
+
+def report() -> Any:
+    return LocalHost().isolated(READ, 20)
+
+
+@pytest.mark.usefixtures("loaded")
+def test_every_value_comes_out_of_the_structures_of_a_new_driver() -> None:
+    first, second = report()["devices"]
+    assert report()["driver"] == "570.12"
+    assert report()["cuda_version"] == "12.8"
+    assert {key: first[key] for key in first if key not in {"failed", "processes"}} == {
+        "index": 0,
+        "id": "0000:06:00.0",
+        "pci_id": "10de:2222",
+        "name": "NVIDIA T0",
+        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+        "minor": 1,
+        "arch": "sm_120",
+        "memory": {"total": 8000, "free": 7000, "used": 900, "reserved": 100},
+        "bus_width_bits": 128,
+        "sm_clock_mhz": 100,
+        "sm_clock_max_mhz": 1000,
+        "memory_clock_mhz": 200,
+        "memory_clock_max_mhz": 2000,
+        "event_reasons": ["power_cap", "hardware_thermal", "0x1000000000000000"],
+        "power_w": 12.345,
+        "temperature_c": -3,
+        "utilization": 17,
+        "compute_mode": "exclusive_process",
+        "max_generation": 4,
+        "nvlinks": ["0000:07:00.0", "0000:07:00.0", None],
+        "remapped_rows": {"corrected": 0, "uncorrected": 2, "pending": 1, "failed": 0},
+        "mig": False,
+        "virtualization": "vgpu",
+        "licence": "unlicensed",
+    }
+    assert (second["id"], second["mig"], second["licence"]) == ("0000:07:00.0", True, "licensed")
+
+
+@pytest.mark.usefixtures("loaded")
+def test_all_processes_are_listed_where_more_run_than_there_was_room_for() -> None:
+    processes = report()["devices"][0]["processes"]
+    assert len(processes) == 70
+    assert processes[0] == {"pid": 1, "bytes": None, "kind": "compute"}
+    assert processes[69] == {"pid": 70, "bytes": 5, "kind": "compute"}
+
+
+@pytest.mark.usefixtures("loaded")
+def test_mig_instances_are_listed_across_holes() -> None:
+    first, second = report()["devices"]
+    assert "parts" not in first
+    assert [(part["gpu_instance"], part["compute_instance"], part["multiprocessors"]) for part in second["parts"]] == [
+        (3, 0, 28),
+        (5, 0, 28),
+    ]
+    assert [part["memory"]["total"] for part in second["parts"]] == [2000, 2000]
+
+
+@pytest.mark.parametrize("loaded", ["old"], indirect=True)
+@pytest.mark.usefixtures("loaded")
+def test_an_old_driver_is_asked_by_its_own_names_and_what_it_lacks_is_unknown() -> None:
+    first, _ = report()["devices"]
+    assert first["id"] == "0000:06:00.0"
+    assert first["memory"] == {"total": 8000, "free": 6500, "used": 1500}
+    assert (first["temperature_c"], first["event_reasons"]) == (41, ["power_cap"])
+    assert first["processes"] == [{"pid": 77, "bytes": 1000, "kind": "compute"}]
+    assert first["failed"]["mig"] == 13
+    assert "mig" not in first
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        ("nvmlDeviceGetName", "name"),
+        ("nvmlDeviceGetCudaComputeCapability", "arch"),
+        ("nvmlDeviceGetPowerUsage", "power_w"),
+        ("nvmlDeviceGetCurrentClocksEventReasons", "event_reasons"),
+        ("nvmlDeviceGetComputeRunningProcesses", "processes"),
+        ("nvmlDeviceGetUtilizationRates", "utilization"),
+        ("nvmlDeviceGetMigMode", "mig"),
+    ],
+)
+def test_an_error_costs_one_value_and_is_told(function: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = report()["devices"][0]
+    monkeypatch.setenv(f"FAKE_{function}", "999")
+    rest = report()["devices"][0]
+    assert rest["failed"].pop(value) == 999
+    assert value not in rest
+    assert rest == {key: each for key, each in whole.items() if key != value}
+
+
+@pytest.mark.usefixtures("loaded")
+def test_the_second_version_of_memory_falls_back_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_nvmlDeviceGetMemoryInfo_v2", "25")
+    assert report()["devices"][0]["memory"] == {"total": 8000, "free": 6500, "used": 1500}
+    monkeypatch.setenv("FAKE_nvmlDeviceGetMemoryInfo", "3")
+    assert report()["devices"][0]["failed"]["memory"] == 3
+
+
+@pytest.mark.usefixtures("loaded")
+def test_the_health_of_a_device_is_read_with_few_questions() -> None:
+    first, _ = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 20)["devices"]
+    assert (first["id"], first["memory"]["free"], first["compute_mode"]) == ("0000:06:00.0", 7000, "exclusive_process")
+    assert "nvlinks" not in first
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_machine_is_judged_by_both_libraries() -> None:
+    answer = probe(machine())
+    first, second, part, other = answer.devices
+    assert [device.id for device in answer.devices] == [
+        "0000:06:00.0",
+        "0000:07:00.0",
+        "0000:07:00.0/mig-3.0",
+        "0000:07:00.0/mig-5.0",
+    ]
+    assert (first.usable, first.verdict.code) == (True, "limited")
+    assert "no licence" in first.verdict.reason
+    assert first.indices == {"nvml": 0, "cuda": 0}
+    assert first.arch == "sm_120"
+    assert not second.usable
+    assert "0000:07:00.0/mig-3.0, 0000:07:00.0/mig-5.0" in second.verdict.reason
+    assert (part.usable, part.memory.kind, part.memory.reported_bytes) == (True, "partition", 2000)
+    assert "CUDA_VISIBLE_DEVICES=MIG-00000000-0000-0000-0000-000000000015" in other.verdict.reason
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_lost_gpu_does_not_hide_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_handle1", "15")
+    first, second = probe(machine()).devices
+    assert first.usable
+    assert (second.id, second.usable) == ("0000:07:00.0", False)
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("how", ["hang", "crash"])
+@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetName"])
+def test_an_nvml_that_hangs_or_crashes_leaves_the_word_of_the_cuda_driver(
+    how: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_TIMEOUT_S", 2.0)
+    monkeypatch.setenv(f"FAKE_{function}", how)
+    begin = time.monotonic()
+    answer = probe(machine(count=1))
+    assert time.monotonic() - begin < 20
+    (device,) = answer.devices
+    assert (device.usable, device.arch) == (True, "sm_120")
+    assert device.memory.reported_bytes is None
+    expected = "NVML did not answer within 2 s" if how == "hang" else "NVML was killed by signal 6"
+    assert expected in answer.unknown["/0/memory/reported_bytes"]
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("said", "code", "reason"),
+    [
+        ("hang", "unknown", "the CUDA driver did not answer within 2 s; the driver hangs"),
+        ("crash", "unusable", "the CUDA driver was killed by signal 6"),
+        ("803", "unusable", "of different versions; reboot"),
+        ("999", "unusable", "sudo nvidia-modprobe -u -c 0"),
+        ("12345", "unusable", "cuInit gives 12345"),
+    ],
+)
+def test_a_cuda_driver_that_fails_leaves_the_facts_of_nvml(
+    said: str, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_TIMEOUT_S", 2.0)
+    monkeypatch.setenv("FAKE_cuInit", said)
+    (device,) = probe(machine(count=1)).devices
+    assert (device.usable, device.verdict.code) == (False, code)
+    assert reason in device.verdict.reason
+    assert device.memory.reported_bytes == 8000
+    assert "cuda" not in device.indices
+
+
+def test_without_a_library_it_is_said_and_nothing_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    (tmp_path / "libcuda.so.1").write_text("no ELF file")
+    answer = probe(machine(count=1))
+    (device,) = answer.devices
+    assert (device.usable, device.verdict.code) == (False, "unusable")
+    assert "libcuda.so.1" in device.verdict.reason
+    assert "install the driver's libraries" in device.verdict.reason
+    assert "libnvidia-ml.so.1: cannot open shared object file" in answer.unknown["/0/memory/used_bytes"]
