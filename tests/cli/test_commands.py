@@ -200,7 +200,7 @@ def test_bench_says_when_repetitions_differed_and_how_to_name_the_document(
     doubts, saved = cli("bench", "--device", "null", "--emit", "noisy.json", plugins="null").err.splitlines()[-2:]
     assert saved.endswith("negotiate --model MODEL --capability noisy.json")
     assert re.fullmatch(
-        r"null0: the machine was busy: in \d+ of 27 tests repetitions differed, so these values are uncertain; "
+        r"null0: the machine was busy: in \d+ of 23 tests repetitions differed, so these values are uncertain; "
         "repeat when idle",
         doubts,
     )

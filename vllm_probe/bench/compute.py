@@ -37,20 +37,27 @@ class ComputeSection(Section):
         self._formats = [LinearFormat(adapter, plan, dtype, self.choices) for dtype in support if support[dtype].ok]
 
     def total(self) -> int:
-        """A point of every format, and the curves."""
-        curves = min(2, len(self._formats)) if self.plan.quick else len(self._formats)
-        return len(self._formats) + curves * (len(self.plan.rows) - 1)
+        """A point of every format, and the curves: as if none was slow, until the points are there."""
+        fastest = min(2, len(self._formats))
+        curves = fastest * (len(self.plan.rows) - 1)
+        if not self.plan.quick:
+            curves += (len(self._formats) - fastest) * (len(self.plan.rows[::2]) - 1)
+        if all((form.dtype, self.plan.point_rows) in self.readings for form in self._formats):
+            curves = len(self._curves())
+        return len(self._formats) + curves
 
     def batches(self) -> Iterator[Sequence[Case]]:
         """One point of each format, then the other rows of the fastest, and every second of the rest."""
-        point = self.plan.point_rows
-        yield [form.case(point) for form in self._formats]
+        yield [form.case(self.plan.point_rows) for form in self._formats]
+        yield [form.case(rows) for form, rows in self._curves()]
+
+    def _curves(self) -> list[tuple[LinearFormat, int]]:
         fastest = self._with_curve(quick=True)
-        yield [
-            form.case(rows)
+        return [
+            (form, rows)
             for form in self._with_curve(quick=self.plan.quick)
             for rows in (self.plan.rows if form in fastest else self.plan.rows[::2])
-            if rows != point
+            if rows != self.plan.point_rows
         ]
 
     def write(self, sheet: Sheet) -> None:

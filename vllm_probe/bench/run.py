@@ -60,7 +60,8 @@ def run_bench(
     if resume_from:
         report.restore(resume_from)
     chosen = [section for section in sections if section.name in plan.groups]
-    stopwatch, done, total = Stopwatch(adapter, plan), 0, sum(section.total() for section in chosen)
+    stopwatch, done = Stopwatch(adapter, plan), 0
+    total = sum(section.total() for section in chosen)
 
     save(report.capability())
 
@@ -69,6 +70,7 @@ def run_bench(
 
     try:
         for batch in _in_turn(chosen):
+            total = sum(section.total() for section in chosen)  # what was read may want more, or less
             owners = {case.key: section for section, case in batch}
             missing = [case for section, case in batch if case.key not in section.readings]
             done += len(batch) - len(missing)

@@ -7,7 +7,7 @@ from vllm_probe.cli.render.console import JUDGEMENT_STYLES, figure, heading, pai
 from vllm_probe.core.capability import Capability, Measurement
 from vllm_probe.core.units import format_bytes
 
-_ACCESSES = ("read_gb_s", "copy_gb_s", "triad_gb_s")
+_ACCESSES = ("read_gb_s", "copy_gb_s", "triad_gb_s", "streaming_copy_gb_s", "cached_read_gb_s")
 
 
 def render(capability: Capability) -> Group:
