@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from vllm_probe.core.primitive import Compiled, CompileHints, Primitive
+from vllm_probe.core.system import CommandResult
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.cpu.probe import probe
@@ -29,6 +30,16 @@ class WithoutCompiler(LocalHost):
 
     def which(self, program: str) -> str | None:
         return None if program == "g++" else super().which(program)
+
+
+class Counting(LocalHost):
+    """A machine that counts the commands it runs."""
+
+    asked = 0
+
+    def run(self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> CommandResult:
+        self.asked += 1
+        return super().run(argv, timeout_s, env)
 
 
 def opened(host: LocalHost = HOST) -> CpuAdapter:
@@ -93,7 +104,8 @@ def test_compiled_glue_gives_the_same_at_any_rows_and_is_kept_for_the_next_proce
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_primitives_are_compiled_where_there_is_a_folder_for_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    adapter = opened()
+    host = Counting()
+    adapter = opened(host)
     assert not any("inductor" in adapter.implementations(primitive, "bf16") for primitive in Primitive)
     assert adapter.settle(0)
     adapter.compile_folder = tmp_path
@@ -117,6 +129,7 @@ def test_primitives_are_compiled_where_there_is_a_folder_for_it(tmp_path: Path) 
         )
         for result, exact in zip(results("inductor"), expected, strict=True):
             torch.testing.assert_close(result, exact)
+    assert host.asked <= 2, "the compiler is asked for its version again and again"
     adapter.close()
 
 

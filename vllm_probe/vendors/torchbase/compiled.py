@@ -34,6 +34,8 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
         self._host = host
         self._workshop: Workshop | None = None
         self._regions: dict[tuple[Callable[..., Any], str, tuple[int, ...]], Region] = {}
+        self._primitives: dict[Primitive, Callable[..., Any]] = {}
+        self._toolchains: dict[CompileHints, Toolchain | str] = {}
         self._said: set[str] = set()
 
     def close(self) -> None:
@@ -42,6 +44,7 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
             self._workshop.close()
             self._workshop = None
             self._regions.clear()
+            self._primitives.clear()
         super().close()
 
     def compiles(self, primitive: Primitive) -> bool:
@@ -49,10 +52,11 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
         return self.compile_folder is not None and primitive in _ROWWISE and self._compiler_found
 
     def _compiled(self, primitive: Primitive) -> Callable[..., Any]:
-        eager, source, rows = _ROWWISE[primitive]
-        hints = CompileHints(folder=self.compile_folder, rows=rows)
-        compiled: Callable[..., Any] = self._region(eager, source, hints).function
-        return compiled
+        if primitive not in self._primitives:
+            eager, source, rows = _ROWWISE[primitive]
+            hints = CompileHints(folder=self.compile_folder, rows=rows)
+            self._primitives[primitive] = self._region(eager, source, hints).function
+        return self._primitives[primitive]
 
     def _settle(self, timeout_s: float) -> bool:
         return self._workshop is None or self._workshop.finish(timeout_s)
@@ -81,8 +85,10 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
         return isinstance(self._found(CompileHints()), Toolchain)
 
     def _found(self, hints: CompileHints) -> Toolchain | str:
-        missing = unavailable()
-        return f"this torch is too old: {missing}" if missing else self._toolchain(hints)
+        if hints not in self._toolchains:
+            missing = unavailable()
+            self._toolchains[hints] = f"this torch is too old: {missing}" if missing else self._toolchain(hints)
+        return self._toolchains[hints]
 
     def _toolchain(self, hints: CompileHints) -> Toolchain | str:  # noqa: ARG002 - for those who override it
         """What inductor compiles with on this device, or why it cannot."""
