@@ -174,8 +174,12 @@ class Host(Protocol):
             LibraryUnavailable: it raised that, or its process ended without an answer.
         """
 
-    def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
-        """`data` as the driver changed it, or null when it refused."""
+    def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:
+        """`data` as the driver changed it, or null when it refused.
+
+        `pointers` are the offsets in `data` of its 64-bit pointers to other places in it; there `data` has, before and
+        after, the offset of that place. What stands before the first such place is the structure of the request.
+        """
 
     def stats(self) -> HostStats:
         """Processors, memory and load."""

@@ -147,21 +147,17 @@ class LocalHost:
 
         return in_child(self, function, timeout_s)
 
-    def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
-        buffer = bytearray(data)
-        try:
-            import fcntl
+    def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:
+        from vllm_probe.host.ioctls import drive
 
+        try:
             handle = _open(path, os.O_RDWR)
-        except (ImportError, OSError, ValueError):
+        except (OSError, ValueError):
             return None
         try:
-            fcntl.ioctl(handle, request, buffer, True)
-        except OSError:
-            return None
+            return drive(handle, request, data, pointers)
         finally:
             os.close(handle)
-        return bytes(buffer)
 
     def stats(self) -> HostStats:
         stats = read_stats(self.read_text)

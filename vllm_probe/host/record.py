@@ -156,8 +156,8 @@ class RecordingHost:
 
         return answer(self, function)
 
-    def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
-        answer = self._inner.ioctl(path, request, data)
+    def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:
+        answer = self._inner.ioctl(path, request, data, pointers)
         self._ioctls[ioctl_key(path, request, data)] = answer
         return answer
 

@@ -206,7 +206,7 @@ class ReplayHost:
 
         return answer(self, function)
 
-    def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
+    def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:  # noqa: ARG002
         key = ioctl_key(path, request, data)
         if key not in self._facts.ioctls:
             self._unlisted(f"ioctl {key}")

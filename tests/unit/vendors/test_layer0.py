@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ class Untouched(ReplayHost):
     def open_errno(self, path: str) -> int:
         raise AssertionError(f"opened {path}")
 
-    def ioctl(self, path: str, request: int, data: bytes) -> bytes | None:
+    def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:
         raise AssertionError(f"drove {path}")
 
     def library(self, name: str) -> Any:
