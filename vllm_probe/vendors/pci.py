@@ -9,6 +9,7 @@ from vllm_probe.core.values import Kind
 ROOT = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
 _DISPLAY, _COPROCESSOR, _ACCELERATOR = 0x03, 0x0B, 0x12
+_ASLEEP = {"D3cold", "suspended"}  # kernels before 5.11 have no power_state
 _ELSEWHERE = {0x08, _COPROCESSOR, 0x11, 0xFF}  # base classes in which some vendors hide an accelerator
 
 _BY_CLASS: dict[int, tuple[str, Kind, tuple[int, ...]]] = {
@@ -93,8 +94,10 @@ def accelerators(host: Host) -> tuple[PciFunction, ...]:
         slot, _, function = address.rpartition(".")
         if class_ >> 8 == 0x0380 and function != "0" and found and found[-1].address.startswith(slot):
             continue
-        asleep = (host.read_text(f"{folder}/power_state") or "").strip() == "D3cold"
-        found.append(PciFunction(address, vendor, device, driver, asleep, label, kind))
+        state = (
+            host.read_text(f"{folder}/power_state") or host.read_text(f"{folder}/power/runtime_status") or ""
+        ).strip()
+        found.append(PciFunction(address, vendor, device, driver, state in _ASLEEP, label, kind))
     return tuple(found)
 
 

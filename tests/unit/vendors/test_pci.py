@@ -89,3 +89,20 @@ def test_virtual_functions_second_heads_and_the_stand_in_of_hyper_v_are_no_devic
 def test_a_virtual_function_that_a_virtual_machine_was_given_is_its_device() -> None:
     (one,) = found(function("0000:00:05.0", 0x1002, 0x74B5, 0x120000))
     assert one.kind == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("files", "asleep"),
+    [
+        ({"power_state": "D3cold\n"}, True),
+        ({"power_state": "D0\n", "power/runtime_status": "suspended\n"}, False),
+        ({"power/runtime_status": "suspended\n"}, True),
+        ({"power/runtime_status": "active\n"}, False),
+        ({}, False),
+    ],
+)
+def test_a_function_is_asleep_by_its_power_state_and_on_old_kernels_by_its_runtime_status(
+    files: dict[str, str], *, asleep: bool
+) -> None:
+    (one,) = found(function("0000:01:00.0", 0x10DE, 0x2204, 0x030000, **files))
+    assert one.asleep is asleep
