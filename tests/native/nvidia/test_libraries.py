@@ -12,7 +12,7 @@ from vllm_probe.core.scene import Scene
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.local import LocalHost
 from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.nvidia import asking
+from vllm_probe.vendors.nvidia import asking, codes
 from vllm_probe.vendors.nvidia.probe import probe
 
 HERE = Path(__file__).parent
@@ -153,9 +153,21 @@ def test_the_second_version_of_memory_falls_back_to_the_first(monkeypatch: pytes
 
 @pytest.mark.usefixtures("loaded")
 def test_the_health_of_a_device_is_read_with_few_questions() -> None:
-    first, _ = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 20)["devices"]
-    assert (first["id"], first["memory"]["free"], first["compute_mode"]) == ("0000:06:00.0", 7000, "exclusive_process")
-    assert "nvlinks" not in first
+    processes = report()["devices"][0]["processes"]
+    devices: Any = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 20)["devices"]
+    assert list(devices) == ["0000:06:00.0", "0000:07:00.0", "0000:07:00.0/mig-3.0", "0000:07:00.0/mig-5.0"]
+    assert devices["0000:07:00.0/mig-5.0"] == {"free_bytes": 1000, "used_bytes": 900, "processes": processes}
+    card = devices["0000:06:00.0"]
+    assert (card["free_bytes"], card["compute_mode"]) == (7000, "exclusive_process")
+    assert (card["event_reasons"][:2], card["throttled"]) == (["power_cap", "hardware_thermal"], ["hardware_thermal"])
+    assert "uuid" not in card
+
+
+@pytest.mark.usefixtures("loaded")
+def test_the_health_of_a_lost_device_is_that_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_nvmlInit", "18")
+    answer: Any = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 20)
+    assert answer == {"lost": codes.nvml_meaning(18).text, "devices": {}}
 
 
 @pytest.mark.usefixtures("loaded")

@@ -9,7 +9,7 @@ PLUGIN = VendorPlugin(
     probe="vllm_probe.vendors.nvidia.probe:probe",
     adapter="vllm_probe.vendors.nvidia.adapter:NvidiaAdapter",
     pci_vendors=(0x10DE,),
-    signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible"),
+    signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible", "windows x86_64"),
     container=ContainerAccess(
         runtime="nvidia", env={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
     ),

@@ -8,7 +8,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.vendors.evidence import Evidence, combine
 from vllm_probe.vendors.layer0 import Reading
 from vllm_probe.vendors.nvidia import smi
-from vllm_probe.vendors.nvidia.facts import MEMORY, evidence, parts, with_gaps, with_links
+from vllm_probe.vendors.nvidia.facts import MEMORY, evidence, named, parts, with_gaps, with_links
 from vllm_probe.vendors.nvidia.ordinals import card_of, numbered, ordinals
 from vllm_probe.vendors.nvidia.platforms import machine_memory, shares_memory, tegra_readings
 from vllm_probe.vendors.nvidia.verdict import Reports, judged, split
@@ -25,8 +25,8 @@ def assemble(host: Host, shown: Sequence[Reading], reports: Reports, tool: Recor
     records: dict[str, Record] = {}
     for position, reading in enumerate(shown):
         device = reading[0]
-        nvml = _about(device, device.id, position, reports.nvml.get("devices", ()))
-        told = _about(device, nvml.get("id", device.id), position, tool["devices"])
+        nvml = named(device, _about(device, device.id, position, reports.nvml.get("devices", ())))
+        told = named(device, _about(device, nvml.get("id", device.id), position, tool["devices"]))
         record = {**told, **nvml}
         cuda = _about(device, record.get("id", device.id), position, reports.cuda.get("devices", ()))
         whole = _informed(host, reading, (nvml, told, cuda), reports, tool)

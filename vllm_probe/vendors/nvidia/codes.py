@@ -43,9 +43,7 @@ NVML = {
     12: Meaning("NVML's own library is not found", "install the driver's libraries of the driver's version"),
     13: Meaning("this driver's NVML has no such function"),
     LOST: Meaning("the GPU is lost: it has fallen off the bus", f"{_REBOOT}; check its power supply and riser"),
-    RESET_REQUIRED: Meaning(
-        "the GPU has to be reset", "stop what uses it and run `sudo nvidia-smi --gpu-reset -i <id>`, or reboot"
-    ),
+    RESET_REQUIRED: Meaning("the GPU has to be reset", "stop what uses it and reboot"),
     17: Meaning("the operating system blocks the driver"),
     MISMATCH: Meaning("the loaded kernel module and the driver's libraries are of different versions", _RELOAD),
     19: Meaning("the GPU is in use"),

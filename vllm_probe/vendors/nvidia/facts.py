@@ -1,5 +1,6 @@
 """How a report on a device, of NVML or in its form, becomes evidence and parts of the device."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,18 @@ def evidence(id_: str, source: str, record: Mapping[str, Any], *, unified: bool 
         bandwidth = memory_bandwidth(record)
         facts |= {"/details/memory_bandwidth_gb_s": bandwidth} if bandwidth else {}
     return Evidence(id=id_, source=source, facts=facts, unknown=dict(_reasons(record, source, unified=unified)))
+
+
+def named(device: Device, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`record` with what the name tells: a vGPU by its profile; a Jetson keeps the name of its module."""
+    if device.id.startswith("tegra:"):
+        return {name: value for name, value in record.items() if name != "name"}
+    return {**record, "virtualization": "vgpu"} if is_vgpu(record) else record
+
+
+def is_vgpu(record: Mapping[str, Any]) -> bool:
+    """Whether a GPU is a share of one: `GRID P40-24Q`, `NVIDIA A16-4C`."""
+    return record.get("virtualization") == "vgpu" or bool(re.search(r"-\d{1,3}[ABCQ]$", record.get("name", "")))
 
 
 def memory_bandwidth(record: Mapping[str, Any]) -> float | None:

@@ -11,10 +11,11 @@ from typing import Any
 
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.nvidia import PLUGIN
-from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version
+from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version, harmful, nvml_meaning
 from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, Refused, load
 from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, OF_PART, PART, Question, Record
 from vllm_probe.vendors.pci import accelerators
+from vllm_probe.vendors.platforms import DXG
 
 _MOST = 256  # devices; a count above is no count
 _LEAST_POINTER = 0x1000
@@ -30,8 +31,42 @@ def read(host: Host) -> Record:
 
 
 def health(host: Host) -> Record:
-    """As `read`, only what changes from moment to moment: memory, processes, compute mode, clocks and their reasons."""
-    return _session(host, {name: FIELDS[name] for name in HEALTH})
+    """What changes from moment to moment, by device id, with few questions and no context.
+
+    A device has what is known of `free_bytes`, `used_bytes`, `processes` (pid, bytes, kind: compute or graphics),
+    `compute_mode`, `event_reasons`, `throttled` (those that are harmful under load), `utilization`, `temperature_c`,
+    `power_w`, `power_limit_w`, `power_default_w`, `sm_clock_mhz` and `sm_clock_max_mhz`, or `lost`: why it cannot be
+    asked.
+
+    Raises:
+        LibraryUnavailable: there is no NVML.
+    """
+    report = _session(host, {name: FIELDS[name] for name in HEALTH})
+    if report["status"]:
+        return {"lost": nvml_meaning(report["status"]).text, "devices": {}}
+    named = {}
+    for record in report["devices"]:
+        id_ = device_id(host, record)
+        named[id_] = _health(record)
+        for part in record.get("parts", ()):
+            named[f"{id_}/mig-{part.get('gpu_instance')}.{part.get('compute_instance')}"] = _health(part)
+    return {"devices": named}
+
+
+def device_id(host: Host, record: Record) -> str:
+    """What the inventory calls the device of `record`."""
+    if host.exists(DXG):
+        return f"dxg:{record['index']}"
+    return str(record.get("id") or (f"nvidia:{record['minor']}" if "minor" in record else "tegra:0"))
+
+
+def _health(record: Record) -> Record:
+    if "status" in record:
+        return {"lost": nvml_meaning(record["status"]).text}
+    kept = {name: record[name] for name in HEALTH if name in record and name not in {"pci", "memory", "mig", "minor"}}
+    memory = {f"{name}_bytes": record["memory"][name] for name in ("free", "used") if name in record.get("memory", {})}
+    throttled = {"throttled": harmful(record["event_reasons"])} if "event_reasons" in record else {}
+    return kept | memory | throttled
 
 
 def _session(host: Host, fields: dict[str, Question]) -> Record:

@@ -12,6 +12,7 @@ from vllm_probe.vendors.nvidia import PLUGIN, smi
 from vllm_probe.vendors.nvidia.asking import ask
 from vllm_probe.vendors.nvidia.assembly import assemble
 from vllm_probe.vendors.nvidia.codes import NOT_SUPPORTED
+from vllm_probe.vendors.nvidia.facts import is_vgpu
 from vllm_probe.vendors.nvidia.platforms import behind_windows, on_windows, tegra
 from vllm_probe.vendors.nvidia.verdict import Reports
 from vllm_probe.vendors.pci import accelerators
@@ -76,7 +77,11 @@ def _lacking(reports: Reports) -> bool:
         return True
     if reports.nvml["status"]:
         return False  # nvidia-smi fails as NVML does
-    records = [each for each in reports.nvml["devices"] if "status" not in each]
-    return any(
-        "name" not in each or ("memory" not in each and each["failed"]["memory"] != NOT_SUPPORTED) for each in records
-    )
+    return any(map(_incomplete, (each for each in reports.nvml["devices"] if "status" not in each)))
+
+
+def _incomplete(record: Record) -> bool:
+    memory_due = "memory" not in record and record["failed"]["memory"] != NOT_SUPPORTED
+    instances_due = record.get("mig") and not record.get("parts")
+    licence_due = is_vgpu(record) and "licence" not in record
+    return "name" not in record or memory_due or instances_due or licence_due

@@ -225,5 +225,5 @@ PART: dict[str, Question] = {
 OF_PART = {*PART, "name", "uuid", "memory", "processes"}
 HEALTH = (
     *("pci", "memory", "processes", "compute_mode", "event_reasons", "utilization", "temperature_c", "power_w"),
-    *("power_limit_w", "power_default_w", "sm_clock_mhz", "sm_clock_max_mhz", "mig"),
+    *("power_limit_w", "power_default_w", "sm_clock_mhz", "sm_clock_max_mhz", "mig", "minor"),
 )

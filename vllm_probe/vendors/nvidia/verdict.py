@@ -7,7 +7,7 @@ from typing import Any
 from vllm_probe.core.device import Device, Verdict
 from vllm_probe.vendors.nvidia.codes import NO_DEVICE, Meaning, cuda_meaning, nvml_meaning
 
-_LIMITED_VGPU = "the vGPU has no licence, and its driver slows it down after minutes"
+_UNLICENSED = "the vGPU has no licence, so its driver slows it down after minutes: set one in /etc/nvidia/gridd.conf"
 _MASK = "CUDA_VISIBLE_DEVICES"
 
 
@@ -67,7 +67,7 @@ def split(device: Device, instances: list[Device]) -> Device:
     else:
         reason = (
             "MIG is on and there is no instance; run `sudo nvidia-smi mig -cgi <profile> -C`, "
-            "or `sudo nvidia-smi -mig 0` and reset it"
+            "or `sudo nvidia-smi -mig 0` and reboot"
         )
     return replace(device, usable=False, verdict=Verdict(code="unusable", reason=reason))
 
@@ -123,12 +123,12 @@ def _accepted(device: Device, record: Mapping[str, Any], reports: Reports) -> De
         meaning = nvml_meaning(reports.nvml["status"])
         limits.append(f"NVML fails although CUDA works, and vLLM needs both: {meaning.text}")
     if record.get("virtualization") == "vgpu" and record.get("licence") == "unlicensed":
-        limits.append(_LIMITED_VGPU)
+        limits.append(_UNLICENSED)
     rows = record.get("remapped_rows", {})
     if rows.get("failed"):
         limits.append("rows of its memory are broken and no spare is left: have it replaced")
     elif rows.get("pending"):
-        limits.append("rows of its memory are to be replaced: reset the GPU or reboot")
+        limits.append("rows of its memory are to be replaced: reboot")
     if limits:
         return replace(device, usable=True, verdict=Verdict(code="limited", reason="; ".join(limits)))
     version = reports.cuda.get("version")
