@@ -10,6 +10,7 @@ from vllm_probe.bench.launch import LaunchSection
 from vllm_probe.bench.overlap import OverlapSection
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.primitives import PrimitivesSection
+from vllm_probe.bench.quantizing import QuantizingSection
 from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.thermal import ThermalSection
@@ -24,6 +25,7 @@ from vllm_probe.core.progress import Progress
 SECTIONS: tuple[type[Section], ...] = (
     MemorySection,
     ComputeSection,
+    QuantizingSection,
     CopySection,
     OverlapSection,
     LaunchSection,

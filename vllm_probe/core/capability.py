@@ -85,12 +85,14 @@ class ComputeUnit:
     Attributes:
         throughput_gflops: burst rate at the best shape, 1e9 operations per second.
         sustained_gflops: rate once clocks have settled.
+        quantizing_gflops: int8 only: rate of the product where bf16 activations are quantized by row in every call.
         max_threads: threads resident on the device.
         curve: pairs of activation rows and rate, in 1e9 operations per second.
     """
 
     throughput_gflops: Rate | None = None
     sustained_gflops: Rate | None = None
+    quantizing_gflops: Rate | None = None
     max_threads: Count | None = None
     curve: tuple[tuple[Count, Rate], ...] = ()
 
