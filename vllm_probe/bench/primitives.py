@@ -55,11 +55,12 @@ class PrimitivesSection(Section):
 
     def write(self, sheet: Sheet) -> None:
         """The choice of each pair whose implementations have all been timed."""
+        found = {pair: self.choices.get(pair) or self._choice(*pair) for pair in self._pairs}
+        chosen = {primitive for (primitive, _), choice in found.items() if choice}
         for primitive in Primitive:
-            if primitive is not Primitive.LINEAR:
+            if primitive is not Primitive.LINEAR and primitive not in chosen:
                 sheet.put(f"/primitives/{primitive}", {}, self._gap(primitive).measurement)
-        for primitive, dtype in self._pairs:
-            choice = self.choices.get((primitive, dtype)) or self._choice(primitive, dtype)
+        for (primitive, dtype), choice in found.items():
             if choice:
                 value = {key: item for key, item in asdict(choice).items() if item}
                 about = Measurement(source="measured", status="measured", method=_METHODS[primitive])

@@ -54,3 +54,11 @@ def test_a_choice_that_was_made_is_not_made_again() -> None:
     first = bench(FakeAdapter())
     assert bench(again, resume_from=first).primitives == first.primitives
     assert not again.ran
+
+
+def test_a_primitive_with_a_choice_is_not_among_the_unknown() -> None:
+    document = bench(FakeAdapter())
+    assert document.primitives["rope"]
+    assert "/primitives/rope" not in document.unknown
+    assert "/primitives/rope" not in document.measurements
+    assert document.unknown["/primitives/attention"]
