@@ -138,7 +138,7 @@ def test_every_byte_is_read_whatever_the_size(adapter: OpenClAdapter) -> None:
 
 def test_bench_writes_a_document_that_validates(tmp_path: Path) -> None:
     document = tmp_path / "opencl.json"
-    options = ("--device", "opencl:0", "--quick", "--emit", str(document))
+    options = ("--device", "opencl:0", "--quick", "--only", "gemm,memory", "--emit", str(document))
     assert probe_command("bench", *options, XDG_STATE_HOME=str(tmp_path / "state")).returncode == 0
     made = load_capability(document)
     assert (made.device_type, made.device.id, made.device.torch) == ("opencl", "opencl:0", None)
