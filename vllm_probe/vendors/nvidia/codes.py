@@ -66,9 +66,7 @@ CUDA = {
     ),
     NO_DEVICE: Meaning("the CUDA driver finds no device", "see `sudo dmesg | grep -i nvrm` on the host"),
     101: Meaning("CUDA_VISIBLE_DEVICES names a device that is not there", "run `unset CUDA_VISIBLE_DEVICES`"),
-    214: Meaning(
-        "the GPU's memory has an error that ECC cannot correct", "run `sudo nvidia-smi --gpu-reset`, or reboot"
-    ),
+    214: Meaning("the GPU's memory has an error that ECC cannot correct", "reboot"),
     304: Meaning("a call to the operating system failed", f"where the machine has NVSwitches, {_FABRIC}"),
     500: Meaning(
         "the driver's libraries are incomplete, as in a WSL container without libnvdxgdmal.so.1",

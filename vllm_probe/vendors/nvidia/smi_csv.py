@@ -40,7 +40,7 @@ def parse_csv(text: str, columns: Sequence[str] = ()) -> dict[str, Any]:
         if named is None:
             continue
         device = _device(named)
-        if device or all(cell[:1] == "[" for cell in cells):
+        if device or "driver_version" in named or all(cell[:1] == "[" for cell in cells):
             report["devices"].append({"index": len(report["devices"])} | device)
         if _known(named.get("driver_version")):
             report["driver"] = named["driver_version"]
