@@ -56,10 +56,12 @@ def main() -> int:
     adapter = opened(options.device)
     array = adapter.random((_BYTES // 4,), "fp32", seed=1)
     ours(adapter, array)  # compiles the kernels
-    rounds = [(ours(adapter, array), theirs(adapter)) for _ in range(options.rounds)]
+    rounds = []
+    for _ in range(options.rounds):
+        mine, peer = ours(adapter, array), theirs(adapter)
+        print(f"adapter {mine:6.2f} GB/s   clpeak {peer:6.2f} GB/s   ratio {mine / peer:.2f}", flush=True)
+        rounds.append((mine, peer))
     adapter.close()
-    for mine, peer in rounds:
-        print(f"adapter {mine:6.2f} GB/s   clpeak {peer:6.2f} GB/s   ratio {mine / peer:.2f}")
     ratio = median(mine / peer for mine, peer in rounds)
     print(f"median: adapter {median(r[0] for r in rounds):.2f}, clpeak {median(r[1] for r in rounds):.2f} GB/s")
     print(f"median ratio {ratio:.3f}: {'at least' if ratio >= 1 - _CLOSE else 'less than'} 90 % of clpeak")
