@@ -100,8 +100,9 @@ def _devices(nvml: Nvml, host: Host, fields: dict[str, Question]) -> list[Record
             return [{"id": address, "status": refused.status} for address in functions]
         count = max(len(functions), 1)
     found = [_device(nvml, index, fields) for index in range(min(count, _MOST))]
+    claimed = {device.get("id") for device in found}
     for device, address in zip(found, functions, strict=False):
-        if "id" not in device and "status" not in device and count == len(functions):  # both are in the bus's order
+        if "id" not in device and address not in claimed and count == len(functions):  # both are in the bus's order
             device["id"] = address
     listed = {device.get("id") for device in found}
     return [*found, *(lost for address in functions if address not in listed for lost in _unlisted(nvml, address))]
