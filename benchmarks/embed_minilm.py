@@ -30,12 +30,12 @@ NUM_TEXTS, NUM_TOKENS = 32, 128
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Negotiates, serves, and gives the base URL."""
+def server(folder: Path, model: str = MODEL, *options: str) -> Iterator[str]:
+    """Negotiates, serves with `options`, and gives the base URL."""
     command = [sys.executable, "-m", "vllm_probe"]
-    negotiate = [*command, "negotiate", "--model", MODEL, "--dtype", "bfloat16"]
+    negotiate = [*command, "negotiate", "--model", model, "--dtype", "bfloat16"]
     subprocess.run(negotiate, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    argv = [*command, "serve", "--port", "0"]
+    argv = [*command, "serve", "--port", "0", *options]
     with subprocess.Popen(argv, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

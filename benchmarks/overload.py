@@ -1,9 +1,10 @@
-"""Ten times more requests than the MiniLM server can answer: what is left of its peak goodput?
+"""Ten times more requests than the server of a Qwen3-Embedding-0.6B can answer: what is left of its peak goodput?
 
-`vllm-probe serve` runs in a process of its own, with the config that was negotiated for this machine. Two kinds of load
-take turns: closed loop (eight clients that wait for their answers), whose rate is the peak, and open loop at ten times
-that rate. The goodput under overload must be at least 0.95 of the peak, every answer 200 or 429, every 429 with
-Retry-After. Requests are bytes made beforehand, so that this client takes little of the machine.
+`vllm-probe serve` runs in a process of its own, with the config that was negotiated for this machine and random
+weights. Two kinds of load take turns: closed loop (four clients that wait for their answers), whose rate is the peak,
+and open loop at ten times that rate. The goodput under overload must be at least 0.95 of the peak, every answer 200 or
+429, every 429 with Retry-After. Requests are bytes made beforehand, because client and server share the machine: what
+the client takes is missing in the goodput.
     python benchmarks/overload.py [TURNS]
 """
 
@@ -19,11 +20,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from embed_minilm import MODEL, WORDS, server
+from embed_minilm import server
 
-NUM_TEXTS, NUM_TOKENS = 8, 128
-CLIENTS, FACTOR, BAR = 8, 10, 0.95
-CLOSED_S, OPEN_S, FILLING_S = 4.0, 6.0, 2.0
+MODEL = "Qwen3-Embedding-0.6B"
+NUM_PROMPTS, NUM_TOKENS = 4, 128
+CLIENTS, FACTOR, BAR = 4, 10, 0.95
+CLOSED_S, OPEN_S, FILLING_S = 12.0, 24.0, 4.0
 QUEUE_STEPS = 32 + 1  # those that may wait and the one that runs
 
 
@@ -94,8 +96,9 @@ class Load:
             connection.transport.close()
 
     def rate(self, begin: float, end: float) -> float:
-        """Answers per second between two times."""
-        return sum(begin <= moment < end for moment in self.answered_s) / (end - begin)
+        """Answers per second from the first to the last answer between two times."""
+        moments = sorted(moment for moment in self.answered_s if begin <= moment < end)
+        return (len(moments) - 1) / (moments[-1] - moments[0])
 
 
 async def closed(load: Load) -> float:
@@ -109,7 +112,7 @@ async def closed(load: Load) -> float:
 
     await asyncio.gather(*(client() for _ in range(CLIENTS)))
     load.close()
-    return load.rate(begin + 0.5, end)
+    return load.rate(begin, end)
 
 
 async def overload(load: Load, per_s: float) -> float:
@@ -127,20 +130,19 @@ async def overload(load: Load, per_s: float) -> float:
 
 
 def make_request(pick: random.Random) -> bytes:
-    texts = [" ".join(pick.choices(WORDS, k=NUM_TOKENS - 2)) for _ in range(NUM_TEXTS)]
-    body = json.dumps({"model": MODEL, "input": texts, "encoding_format": "base64"}).encode()
+    prompts = [pick.choices(range(1000, 100_000), k=NUM_TOKENS) for _ in range(NUM_PROMPTS)]
+    body = json.dumps({"model": MODEL, "input": prompts, "encoding_format": "base64"}).encode()
     lines = ("POST /v1/embeddings HTTP/1.1", "host: here", "content-type: application/json", "content-length: ")
     return "\r\n".join(lines).encode() + str(len(body)).encode() + b"\r\n\r\n" + body
 
 
 def main() -> int:
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     request = make_request(random.Random(0))
     peaks, ratios, admitted_s, seen, unhelpful = [], [], [], Counter[int | str](), 0
-    with tempfile.TemporaryDirectory() as work, server(Path(work)) as url:
+    with tempfile.TemporaryDirectory() as work, server(Path(work), MODEL, "--load-format", "dummy") as url:
         port = int(url.rpartition(":")[2])
         step_tokens = json.loads((Path(work) / "runtime.json").read_text())["max_num_batched_tokens"]
-        asyncio.run(closed(Load(port, request)))
         for _ in range(turns):
             before, during, after = (Load(port, request) for _ in range(3))
             peak = asyncio.run(closed(before))
@@ -153,7 +155,10 @@ def main() -> int:
             unhelpful += during.unhelpful
             offered = during.statuses.total() / (FILLING_S + OPEN_S) / peak
             print(f"peak {peak:.1f} requests/s; {offered:.1f} times that: {left:.1f}, {left / peak:.1%}")
-    ratio, bound_s = statistics.median(ratios), QUEUE_STEPS * step_tokens / (statistics.median(peaks) * NUM_TEXTS * 128)
+    ratio, bound_s = (
+        statistics.median(ratios),
+        QUEUE_STEPS * step_tokens / (statistics.median(peaks) * NUM_PROMPTS * NUM_TOKENS),
+    )
     p99_s = statistics.quantiles(admitted_s, n=100)[-1]
     print(f"answers: {dict(seen)}, 429 without Retry-After: {unhelpful}")
     print(f"p99 of admitted {p99_s:.2f} s, a full queue takes {bound_s:.2f} s at the peak rate")
