@@ -1,13 +1,14 @@
 """Brings together what each source says of each GPU: values, MIG instances, numbers in CUDA and the verdict."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Device
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.evidence import Evidence, combine
 from vllm_probe.vendors.layer0 import Reading
-from vllm_probe.vendors.nvidia import smi
+from vllm_probe.vendors.nvidia import PLUGIN, smi
 from vllm_probe.vendors.nvidia.facts import MEMORY, evidence, named, parts, with_gaps, with_links
 from vllm_probe.vendors.nvidia.ordinals import card_of, numbered, ordinals
 from vllm_probe.vendors.nvidia.platforms import machine_memory, shares_memory, tegra_readings
@@ -52,7 +53,9 @@ def _with_verdicts(
         record = records.get(device.id, {})
         at_known_place = not device.id.startswith(("dxg:", "nvidia:")) or "id" in record
         seen = device.id in listed if listed is not None and at_known_place and device.id in records else None
-        found.append((judged(device, record, reports, seen=None if device.details.get("mig") else seen), unknown))
+        device = judged(device, record, reports, seen=None if device.details.get("mig") else seen)  # noqa: PLW2901
+        gaps = {pointer: why for pointer, why in unknown.items() if pointer != "/adapter"}
+        found.append((replace(device, adapter=PLUGIN.name), gaps))
     instances = [device for device, _ in found if "parent" in device.details]
     return [
         (split(device, [each for each in instances if each.details["parent"] == device.id]), unknown)
