@@ -20,6 +20,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from vllm_probe import api
+from vllm_probe.core import codec
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.files import read_json
 from vllm_probe.core.schema import violations
@@ -45,6 +46,20 @@ def test_a_dry_run_says_what_would_run(cli: Cli) -> None:
     assert ended.code == 0
     assert f"would load {MODEL} on cpu0 and listen on http://127.0.0.1:8123" in ended.err
     assert "max_model_len" in ended.out
+
+
+@pytest.mark.parametrize(("option", "enabled"), [("--compile", True), ("--no-compile", False)])
+def test_compilation_is_switched_by_its_option_and_the_reason_is_that(cli: Cli, option: str, *, enabled: bool) -> None:
+    assert cli(*NEGOTIATE).code == 0
+    config = api.compiling(codec.from_json(RuntimeConfig, read_json(Path("runtime.json"))), compiles=not enabled)
+    switched = api.compiling(config, compiles=enabled)
+    assert (switched.compile.enabled, switched.compile.reason) == (enabled, option)
+    assert api.compiling(switched, compiles=None) is api.compiling(switched, compiles=enabled) is switched
+    decision = next(each for each in switched.decisions if each.key == "compile")
+    assert (decision.pinned, decision.rule) == (True, option)
+    ended = cli("serve", "--dry-run", option)
+    assert ended.code == 0
+    assert bool(re.search(r"compile +default +--compile;", ended.out)) == enabled  # off is what it is already
 
 
 def test_a_config_of_another_machine_is_negotiated_again_with_its_pins(

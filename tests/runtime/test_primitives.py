@@ -8,6 +8,7 @@ import torch
 
 from tests.runtime.qwen3 import write_qwen3, write_tokenizer
 from tests.runtime.support import load_engine
+from vllm_probe.core.config import Compile
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 
@@ -66,3 +67,34 @@ def test_every_primitive_of_a_decoder_runs_as_the_config_says(folder: Path, chos
     finally:
         engine.close()
     assert adapter.asked == {name: {implementation} for name, implementation in chosen.items()}
+
+
+COMPILED = Compile(enabled=True, mode="default", backend="inductor", reason="a test")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LocalHost().which("g++") is None, reason="no g++ on PATH")
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, while it imports its compiler
+def test_a_compiled_decoder_answers_at_once_and_the_same_ever_after(folder: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    adapter = ListeningAdapter()
+    adapter.compile_folder = tmp_path
+    engine = load_engine(folder, adapter, compile=COMPILED, primitives={"rms_norm": "eager"})  # one kind to compile
+    try:
+        prompts = ["a river is cold", "rain falls on stone the bank"]
+        before = engine.embed(prompts).vectors
+        assert adapter.settle(200)
+        after = engine.embed(prompts).vectors
+    finally:
+        engine.close()
+    assert (adapter.asked["rope"], adapter.asked["rms_norm"]) == ({"inductor"}, {"eager"})
+    assert [*tmp_path.rglob("*.so")]
+    assert torch.nn.functional.cosine_similarity(before, after).min() > 0.9999
+
+
+def test_compilation_without_a_place_for_it_leaves_the_adapter_s_preference(folder: Path) -> None:
+    adapter = ListeningAdapter()
+    engine = load_engine(folder, adapter, compile=COMPILED)
+    engine.close()
+    assert adapter.asked["rope"] == {"blocked"}

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -92,10 +93,37 @@ def load_runtime(
         raise DeviceUnavailable(
             f"{config.device} has no torch adapter, so it cannot serve", hint="take another --device"
         )
+    if config.compile.enabled:
+        adapter.compile_folder = _compile_folder(host)
     if spec.weights_path is None and load_format != "dummy":
         check_runnable(config, spec, adapter.device, "dummy")  # all but the weights, before they are fetched
         spec = fetch_model(spec, host, progress)
     return Engine.load(config, spec, adapter, progress, load_format=load_format)
+
+
+def compiling(config: "RuntimeConfig", *, compiles: bool | None) -> "RuntimeConfig":
+    """`config` with compilation pinned on or off; null leaves it as it is."""
+    from vllm_probe.core.config import Compile
+
+    if compiles is None or compiles == config.compile.enabled:
+        return config
+    mode, reason = ("default", "--compile") if compiles else (None, "--no-compile")
+    chosen = Compile(enabled=compiles, mode=mode, backend="inductor" if compiles else None, reason=reason)
+    value = {"enabled": compiles, "mode": mode}
+    decisions = (
+        replace(each, value=value, rule=reason, pinned=True) if each.key == "compile" else each
+        for each in config.decisions
+    )
+    return replace(config, compile=chosen, decisions=tuple(decisions))
+
+
+def _compile_folder(host: "Host") -> Path | None:
+    """Where compiled code of this machine is kept: beside its measurements."""
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import state_folder
+
+    state = state_folder(host, host_fingerprint(host))
+    return state / "compiled" if state else None
 
 
 def require_bundled(config: "RuntimeConfig") -> None:

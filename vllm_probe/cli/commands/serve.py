@@ -27,6 +27,14 @@ def serve(
     engine: Annotated[
         Literal["bundled", "vllm"] | None, typer.Option(help="Who runs the model.", show_default="the config's")
     ] = None,
+    compiles: Annotated[
+        bool | None,
+        typer.Option(
+            "--compile/--no-compile",
+            help="Compile rotary positions and RMS norms in the background; a CPU needs g++ for it.",
+            show_default="the config's",
+        ),
+    ] = None,
     load_format: Annotated[
         Literal["auto", "safetensors", "dummy"],
         typer.Option(help="Where weights come from: the checkpoint, or seeded random ones (`dummy`)."),
@@ -72,6 +80,7 @@ def serve(
         raise BadUsage("empty API key", hint=hint)
     config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
     api.require_bundled(config)
+    config = api.compiling(config, compiles=compiles)
     if dry_run:
         terminal.emit(config, as_json=False, renderer="config")
         terminal.say(f"would load {config.model} on {config.device} and listen on http://{host}:{port}")

@@ -130,7 +130,8 @@ def _implementation(primitive: Primitive, dtype: str, config: RuntimeConfig, ada
         message = f"{adapter.device.id} has no {primitive} in {dtype}: {support.reason}"
         raise DeviceUnavailable(message, hint="negotiate again on this machine, or give another --dtype")
     known = adapter.implementations(primitive, dtype)
-    chosen = config.primitives.get(primitive, known[0])
+    compiled = config.compile.backend if config.compile.enabled else None
+    chosen = config.primitives.get(primitive, compiled if compiled in known else known[0])
     if chosen not in known:
         message = f"{adapter.device.id} has no implementation {chosen!r} of {primitive} in {dtype}"
         raise BadUsage(message, hint=f"use one of {', '.join(known)}")

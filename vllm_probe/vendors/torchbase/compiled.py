@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from vllm_probe.vendors.torchbase.rowwise import by_operators, in_halves, normed
 INDUCTOR = "inductor"
 """Name of the implementations that are compiled."""
 
+_PLAIN = CompileHints()
 _LOG = logging.getLogger(__name__)
 _ROWWISE: dict[Primitive, tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...]]] = {
     Primitive.ROPE: (in_halves, turned, (0, 1, 2)),
@@ -35,8 +35,7 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
         self._workshop: Workshop | None = None
         self._regions: dict[tuple[Callable[..., Any], str, tuple[int, ...]], Region] = {}
         self._primitives: dict[Primitive, Callable[..., Any]] = {}
-        self._toolchains: dict[CompileHints, Toolchain | str] = {}
-        self._said: set[str] = set()
+        self._toolchains: dict[tuple[str, ...], Toolchain | str] = {}
 
     def close(self) -> None:
         """As every adapter, and compiles no more."""
@@ -49,7 +48,9 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
 
     def compiles(self, primitive: Primitive) -> bool:
         """Whether `primitive` has an implementation that is compiled."""
-        return self.compile_folder is not None and primitive in _ROWWISE and self._compiler_found
+        if self.compile_folder is None or primitive not in _ROWWISE:
+            return False
+        return isinstance(self._found(_PLAIN), Toolchain)
 
     def _compiled(self, primitive: Primitive) -> Callable[..., Any]:
         if primitive not in self._primitives:
@@ -68,9 +69,6 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
     def _region(self, eager: Callable[..., Any], source: Callable[..., Any], hints: CompileHints) -> Compiled:
         toolchain = self._found(hints)
         if isinstance(toolchain, str):
-            if toolchain not in self._said:
-                self._said.add(toolchain)
-                _LOG.info("nothing is compiled: %s", toolchain)
             return Compiled(function=eager, reason=toolchain)
         if self._workshop is None:
             self._workshop = Workshop(open_folder(self._host, hints.folder, self._compile_key(toolchain)))
@@ -80,15 +78,16 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
         reason = f"{toolchain.name}, mode {hints.mode}, {self._workshop.place.note}"
         return Compiled(function=self._regions[key], backend=INDUCTOR, reason=reason)
 
-    @cached_property
-    def _compiler_found(self) -> bool:
-        return isinstance(self._found(CompileHints()), Toolchain)
-
     def _found(self, hints: CompileHints) -> Toolchain | str:
-        if hints not in self._toolchains:
+        """The compiler, or why there is none, which is said once."""
+        key = hints.matrix_instructions
+        if key not in self._toolchains:
             missing = unavailable()
-            self._toolchains[hints] = f"this torch is too old: {missing}" if missing else self._toolchain(hints)
-        return self._toolchains[hints]
+            found = f"this torch is too old: {missing}" if missing else self._toolchain(hints)
+            if isinstance(found, str) and found not in self._toolchains.values():
+                _LOG.warning("nothing is compiled: %s", found)
+            self._toolchains[key] = found
+        return self._toolchains[key]
 
     def _toolchain(self, hints: CompileHints) -> Toolchain | str:  # noqa: ARG002 - for those who override it
         """What inductor compiles with on this device, or why it cannot."""

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +24,9 @@ _MOST_SIGNATURES = 8  # torch._dynamo.config.recompile_limit: what is over it wo
 _TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-3}
 _OTHER_TOLERANCE = 1e-2
 """Largest relative error against eager: a compiler leaves out the roundings between operators, 2**-9 each in bf16."""
+
+_SWITCH_S = 1e-4
+"""How long the compiler may hold the interpreter: each operator of eager code waits as long to get it back."""
 
 _PLACES = "torch._inductor.runtime.cache_dir_utils"
 _Signature: TypeAlias = tuple[Any, ...]
@@ -87,10 +91,13 @@ class Workshop:
         self._leave()
 
     def _work(self) -> None:
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
         while job := self._next():
             job()
             if self.place.kept:
                 seal(self.place.path)
+        sys.setswitchinterval(interval)
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
