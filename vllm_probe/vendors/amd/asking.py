@@ -16,7 +16,7 @@ from vllm_probe.vendors.nodes import node_facts, read_identity
 _LIB = "vllm_probe.vendors.amd.lib"
 _CHILD_S = 4.0
 _TOOL_S = 2.5
-_ROCM_SMI = (
+ROCM_SMI = (
     *("rocm-smi", "--showid", "--showproductname", "--showbus", "--showdriverversion", "--showmeminfo", "all"),
     *("--showuse", "--showtemp", "--showpower", "--json"),
 )
@@ -71,7 +71,7 @@ def ask_tools(host: Host) -> tuple[str, list[dict[str, Any]]]:
             row.get("index"): row for row in parse_amd_smi(host.run(("amd-smi", "metric", "--json"), _TOOL_S).stdout)
         }
         return "amd-smi", [now.get(card.get("index"), {}) | card for card in cards]
-    return "rocm-smi", parse_rocm_smi(host.run(_ROCM_SMI, _TOOL_S).stdout)
+    return "rocm-smi", parse_rocm_smi(host.run(ROCM_SMI, _TOOL_S).stdout)
 
 
 def has_module(host: Host, name: str) -> bool:

@@ -56,7 +56,8 @@ def capture_files(name: str, root: str = "") -> dict[str, str]:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    return json.loads(json.dumps(HOSTS[name]["facts"]))
+    facts: dict[str, Any] = json.loads(json.dumps(HOSTS[name]["facts"]))
+    return facts
 
 
 def probed(files: dict[str, str], **facts: Any) -> ProbeResult:
