@@ -20,6 +20,9 @@ from vllm_probe.vendors.registry import PortableDeviceManager
 ROWS, DEPTH, WIDTH = 128, 1024, 2048
 """0.54 GFLOP, so that many fit in a short time."""
 
+FEW_ROWS = 1
+"""So few that the weight is read and hardly computed with."""
+
 _SETS = 8
 _ROUND_S = 0.08
 
@@ -49,6 +52,7 @@ class Point:
         lanes: width of the process.
         threads: threads that computed, null where the device has none.
         dtype: number format.
+        rows: activation rows of the product.
         gflops: rate, null when it could not be measured.
         measurement: how it was obtained.
     """
@@ -58,6 +62,7 @@ class Point:
     dtype: str
     gflops: Rate | None
     measurement: Measurement
+    rows: Count = ROWS
 
 
 def time_points(order: Order, adapter_for: Callable[[Device], HardwareAdapter[Any]]) -> tuple[Point, ...]:
@@ -86,16 +91,23 @@ def _case(adapter: HardwareAdapter[Any], dtype: str) -> Case:
     return Case(key=(dtype, ROWS), title=dtype, unit="GFLOP/s", prepare=partial(products, adapter, dtype))
 
 
-def products(adapter: HardwareAdapter[Any], dtype: str, divisor: int, lanes: int | None = None) -> Work:
-    """Small products in `dtype` by the adapter's preferred implementation, launched `lanes` wide where given."""
-    name = adapter.implementations(Primitive.LINEAR, dtype)[0]
+def products(
+    adapter: HardwareAdapter[Any],
+    dtype: str,
+    divisor: int,
+    rows: int = ROWS,
+    implementation: str | None = None,
+    lanes: int | None = None,
+) -> Work:
+    """Small products in `dtype` by an implementation, launched `lanes` wide where given, else by the preferred one."""
+    name = implementation or adapter.implementations(Primitive.LINEAR, dtype)[0]
     weights = [adapter.random((WIDTH, DEPTH), dtype, seed) for seed in range(1, _SETS // divisor + 1)]
     operators = [adapter.prepare_linear(weight, None, dtype, name, group_width=lanes) for weight in weights]
-    x = adapter.random((ROWS, DEPTH), dtype, seed=0)
+    x = adapter.random((rows, DEPTH), dtype, seed=0)
     return Work(
         calls=[partial(operator, x) for operator in operators],
-        amount=2.0 * ROWS * DEPTH * WIDTH,
-        method=f"[{ROWS}, {DEPTH}] x [{WIDTH}, {DEPTH}]^T, each product timed, {len(operators)} weights in turn",
+        amount=2.0 * rows * DEPTH * WIDTH,
+        method=f"[{rows}, {DEPTH}] x [{WIDTH}, {DEPTH}]^T, each product timed, {len(operators)} weights in turn",
         implementation=name,
     )
 

@@ -202,9 +202,8 @@ class Stopwatch:
     def _share(self, entry: _Entry) -> float:
         """Share of its threads' time that a CPU test had a processor for; 1 elsewhere."""
         device = self._adapter.device
-        if device.kind != "cpu":
-            return 1.0
-        threads = (entry.work and entry.work.threads) or device.details.get("threads")
+        budget = device.details.get("threads") if device.kind == "cpu" else None
+        threads = budget and ((entry.work and entry.work.threads) or budget)
         return entry.processor_s / (entry.timed_s * threads) if threads else 1.0
 
     def _reading(self, entry: _Entry, work: Work) -> Reading:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vllm_probe.bench.child import Order, Point, products
+from vllm_probe.bench.child import DEPTH, FEW_ROWS, ROWS, WIDTH, Order, Point, products
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section, summary
@@ -43,11 +43,7 @@ class GroupWidthSection(Section):
         self.points: dict[tuple[int, str], tuple[Point, ...]] = {}
         self._process_widths = adapter.process_widths()[:_WIDTHS]
         self._formats = _formats(adapter)
-        self._launches = [
-            (lanes, dtype)
-            for dtype in self._formats
-            for lanes in adapter.group_widths(adapter.implementations(Primitive.LINEAR, dtype)[0])
-        ]
+        self._launches = _launches(adapter, self._formats)
 
     def total(self) -> int:
         """A child for each width of the process, or a case for each launch."""
@@ -61,12 +57,13 @@ class GroupWidthSection(Section):
         if self._process_widths:
             yield [self._child(lanes) for lanes in self._process_widths]
         else:
-            yield [self._launch(lanes, dtype) for lanes, dtype in self._launches]
+            yield [self._launch(*launch) for launch in self._launches]
 
     def write(self, sheet: Sheet) -> None:
         """The choice, and the points it was made from."""
         points = self._points()
-        rates = {(p.lanes, p.threads): p.gflops for p in points if p.dtype == self._formats[0] and p.gflops}
+        rates = self._rates(points, ROWS)
+        sheet.put(f"{_BASE}/optimal_few_rows", *self._few_rows(points))
         if not rates:
             for key, empty in (("optimal", None), ("threads", None), ("flat", []), ("sweep", [])):
                 sheet.put(f"{_BASE}/{key}", empty, self._gap())
@@ -79,8 +76,8 @@ class GroupWidthSection(Section):
         sheet.put(f"{_BASE}/optimal", chosen[0], chosen_about)
         sheet.put(f"{_BASE}/threads", chosen[1], chosen_about)
         sheet.put(f"{_BASE}/flat", [list(setting) for setting in flat], replace(about, unit="lanes, threads"))
-        rows = [{"lanes": p.lanes, "threads": p.threads, "dtype": p.dtype, "gflops": p.gflops} for p in points]
-        sheet.put(f"{_BASE}/sweep", rows, about)
+        keys = ("lanes", "threads", "dtype", "rows", "gflops")
+        sheet.put(f"{_BASE}/sweep", [{key: getattr(point, key) for key in keys} for point in points], about)
         for index, point in enumerate(points):
             sheet.measurements[f"{_BASE}/sweep/{index}"] = point.measurement
 
@@ -94,20 +91,34 @@ class GroupWidthSection(Section):
             if about
         ]
         for point in points:
-            key = (point.lanes, "" if self._process_widths else point.dtype)
+            key = (point.lanes, "" if self._process_widths else f"{point.dtype} {point.rows}")
             self.points[key] = (*self.points.get(key, ()), point)
             if point.dtype == self._formats[0] or not self._process_widths:
                 self.readings[self._key(*key)] = Reading(point.gflops, point.measurement)
 
     def _points(self) -> list[Point]:
-        for lanes, dtype in self._launches:
-            reading = self.readings.get(self._key(lanes, dtype))
+        for lanes, dtype, rows, _ in self._launches:
+            reading = self.readings.get(self._key(lanes, f"{dtype} {rows}"))
             if reading and not self._process_widths:
                 rate, about = reading
-                self.points[lanes, dtype] = (
-                    Point(lanes=lanes, threads=None, dtype=dtype, gflops=rate, measurement=about),
-                )
+                point = Point(lanes=lanes, threads=None, dtype=dtype, rows=rows, gflops=rate, measurement=about)
+                self.points[lanes, f"{dtype} {rows}"] = (point,)
         return [point for key in sorted(self.points, reverse=True) for point in self.points[key]]
+
+    def _rates(self, points: list[Point], rows: int) -> dict[Setting, float]:
+        """Of the format that decides."""
+        ours = [point for point in points if point.dtype == self._formats[0] and point.rows == rows]
+        return {(point.lanes, point.threads): point.gflops for point in ours if point.gflops}
+
+    def _few_rows(self, points: list[Point]) -> tuple[int | None, Measurement]:
+        """Lanes with which so few rows are fastest that the weight's bytes decide."""
+        rates = self._rates(points, FEW_ROWS)
+        if not rates:
+            reason = "only launches are swept with few rows: what a CPU reads, its memory decides"
+            return None, absent("unsupported", reason)[1] if self._process_widths else self._gap()
+        lanes, _ = max(rates, key=rates.__getitem__)
+        about = next(point.measurement for point in points if point.rows == FEW_ROWS and point.lanes == lanes)
+        return lanes, replace(about, unit=None, verdict=None, pct_of_peak=None)
 
     def _choice(self, rates: dict[Setting, float], flat: list[Setting]) -> tuple[Setting, str]:
         """The device's own setting unless another is faster by more than 2 % in measurements without doubt."""
@@ -123,7 +134,10 @@ class GroupWidthSection(Section):
         return flat[0], f"{rates[flat[0]] / rates[own]:.2f} times as fast as the device's own setting"
 
     def _summary(self, points: list[Point]) -> Measurement:
-        named = {f"{p.lanes} lanes, {p.threads} threads, {p.dtype}": Reading(p.gflops, p.measurement) for p in points}
+        named = {
+            f"{p.lanes} lanes, {p.threads} threads, {p.dtype}, {p.rows} rows": Reading(p.gflops, p.measurement)
+            for p in points
+        }
         best = next(point.measurement for point in points if point.gflops)
         missing = [f"{case.title}: {reading.measurement.reason}" for case, reading in self._failed()]
         return replace(summary(best, named, "; ".join(missing)), verdict=None, pct_of_peak=None, unit=None)
@@ -151,12 +165,12 @@ class GroupWidthSection(Section):
             is_late=True,
         )
 
-    def _launch(self, lanes: int, dtype: str) -> Case:
+    def _launch(self, lanes: int, dtype: str, rows: int, name: str) -> Case:
         return Case(
-            key=self._key(lanes, dtype),
-            title=f"{dtype} {lanes} lanes",
+            key=self._key(lanes, f"{dtype} {rows}"),
+            title=f"{dtype} {rows} rows {lanes} lanes",
             unit="GFLOP/s",
-            prepare=partial(products, self.adapter, dtype, lanes=lanes),
+            prepare=partial(products, self.adapter, dtype, rows=rows, implementation=name, lanes=lanes),
             expected=self.plan.expectations.compute(dtype),
             optional=True,
         )
@@ -187,6 +201,19 @@ def _formats(adapter: HardwareAdapter[Any]) -> tuple[str, ...]:
     found = {dtype: adapter.supports(Primitive.LINEAR, dtype) for dtype in ("bf16", "fp32", "int8")}
     own = [dtype for dtype, support in found.items() if support.ok and not support.reason]
     return (*[dtype for dtype in own if dtype != "int8"][:1], *[dtype for dtype in own if dtype == "int8"])
+
+
+def _launches(adapter: HardwareAdapter[Any], formats: tuple[str, ...]) -> list[tuple[int, str, int, str]]:
+    """Lanes, format, rows and name of the first implementation that a launch can choose the lanes of."""
+    names = {dtype: adapter.implementations(Primitive.LINEAR, dtype) for dtype in formats}
+    return [
+        (lanes, dtype, rows, name)
+        for dtype in formats
+        for name in [name for name in names[dtype] if adapter.group_widths(name)][:1]
+        for rows in (ROWS, FEW_ROWS)
+        for lanes in adapter.group_widths(name)
+        if rows == ROWS or adapter.supports(Primitive.LINEAR, dtype, (rows, DEPTH, WIDTH)).ok
+    ]
 
 
 def _threads(adapter: HardwareAdapter[Any]) -> tuple[int, ...]:

@@ -196,3 +196,30 @@ def test_an_unsettled_median_is_followed_by_more_rounds_only_where_the_value_cou
         adapter.batches = 0
         samples[share] = run(adapter, [replace(case(adapter), share=share)])["a"].measurement.samples
     assert samples == {1.0: PLAN.most_rounds * 8, 0.5: PLAN.rounds * 4}
+
+
+@pytest.mark.parametrize(
+    ("threads", "work_threads", "status"), [(2, None, "throttled"), (2, 1, "measured"), (None, 1, "measured")]
+)
+def test_work_on_one_thread_needs_the_time_of_one_and_no_budget_means_no_judgement(
+    threads: int | None, work_threads: int | None, status: str
+) -> None:
+    adapter = FakeAdapter(cpu(threads=threads))
+    work = Work(calls=(lambda: adapter._work("a", 1e7),), amount=1e9, method="a", threads=work_threads)
+    case = Case(key=("a", 0), title="a", unit="GFLOP/s", prepare=lambda divisor: work)
+    used_s = (lambda: adapter._now) if threads else (lambda: 0.0)
+    ((_, reading),) = Stopwatch(adapter, PLAN, used_s).run([case], lambda case: None)
+    assert reading.measurement.status == status
+
+
+def test_a_timer_of_the_work_replaces_that_of_the_device() -> None:
+    adapter = FakeAdapter()
+
+    def timer(calls: Sequence[Callable[[], object]]) -> float:
+        adapter._now += 2.0 * len(calls)
+        return 2.0 * len(calls)
+
+    work = Work(calls=(lambda: None,), amount=None, method="a", timer=timer)
+    case = Case(key=("a", 0), title="a", unit="us", prepare=lambda divisor: work)
+    ((_, reading),) = Stopwatch(adapter, PLAN, lambda: 2 * adapter._now).run([case], lambda case: None)
+    assert reading.value == pytest.approx(2e6)

@@ -15,7 +15,7 @@ from vllm_probe.bench.width import GroupWidthSection
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability, Measurement, Status
 from vllm_probe.core.device import Device
-from vllm_probe.core.primitive import Linear
+from vllm_probe.core.primitive import Linear, Primitive, Support
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.core.schema import violations
 from vllm_probe.core.system import CommandResult
@@ -120,7 +120,9 @@ def test_there_is_a_child_for_each_width_and_threads_are_swept_at_the_devices_ow
 def test_what_a_program_loses_that_knows_no_quota_stands_in_the_sweep() -> None:
     quota = cpu(affinity="0-7", threads=2)
     made = swept(Parent({**USUAL, (16, 8, "bf16"): 90.0}), quota)
-    assert {"lanes": 16, "threads": 8, "dtype": "bf16", "gflops": 90.0} in made.execution.group_width["sweep"]
+    assert {"lanes": 16, "threads": 8, "dtype": "bf16", "rows": 128, "gflops": 90.0} in made.execution.group_width[
+        "sweep"
+    ]
     assert made.execution.group_width["threads"] == 2
 
 
@@ -190,7 +192,10 @@ def test_a_sweep_is_read_back_from_a_written_document() -> None:
 
 
 class Gpu(FakeAdapter):
-    """Launches groups of 32, 64 or 128 lanes; 64 is fastest."""
+    """Launches groups of 32, 64 or 128 lanes; 64 is fastest, but 32 for a single row."""
+
+    def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
+        return Support(ok=bool(self.implementations(primitive, dtype)))
 
     def _group_widths(self, implementation: str) -> tuple[int, ...]:
         return (32, 64, 128) if implementation == "plain" else ()
@@ -198,10 +203,12 @@ class Gpu(FakeAdapter):
     def _prepare_wide(
         self, weight: Values, bias: Values | None, dtype: str, implementation: str, group_width: int
     ) -> Linear[Values]:
-        usual, slower = self._prepare_linear(weight, bias, dtype, implementation), {32: 2, 64: 1, 128: 4}[group_width]
+        usual = self._prepare_linear(weight, bias, dtype, implementation)
+        times = {32: 2, 64: 1, 128: 4}[group_width]
+        times_alone = {32: 1, 64: 2, 128: 4}[group_width]
 
         def wide(x: Values) -> Values:
-            for _ in range(slower - 1):
+            for _ in range((times_alone if x.shape[0] == 1 else times) - 1):
                 usual(x)
             return usual(x)
 
@@ -210,16 +217,14 @@ class Gpu(FakeAdapter):
 
 def test_widths_of_a_launch_are_swept_in_this_process() -> None:
     adapter = Gpu()
-    del adapter.linears["bf16", "packed"]
-    adapter.linears["bf16", "plain"] = 400.0
     del adapter.linears["int8", "plain"]
     made = document(measured(adapter, None))
     assert width_of(made) == {"optimal": 64, "threads": None, "flat": [[64, None]]}
-    assert {row["lanes"]: row["gflops"] for row in made.execution.group_width["sweep"]} == {
-        32: pytest.approx(200),
-        64: pytest.approx(400),
-        128: pytest.approx(100),
-    }
+    assert made.execution.group_width["optimal_few_rows"] == 32
+    sweep = {(row["rows"], row["lanes"]): row["gflops"] for row in made.execution.group_width["sweep"]}
+    assert sweep == pytest.approx(
+        {(128, 32): 200, (128, 64): 400, (128, 128): 100, (1, 32): 400, (1, 64): 200, (1, 128): 100}
+    )
 
 
 def test_a_child_limits_its_width_once_and_times_each_format_with_each_thread_count() -> None:
