@@ -126,6 +126,7 @@ CALLS: list[Callable[[ListAdapter], object]] = [
     lambda adapter: adapter.copy(ONE, Numbers([2.0])).wait(),
     lambda adapter: adapter.read(ONE),
     lambda adapter: adapter.triad(ONE, ONE, 1.0, Numbers([2.0])),
+    lambda adapter: adapter.stream(ONE, Numbers([2.0])),
     lambda adapter: adapter.fence("device"),
     lambda adapter: adapter.synchronize(),
     lambda adapter: adapter.time_batch([]),
@@ -234,3 +235,23 @@ def test_without_a_compiler_a_function_stays_as_it_is_and_the_reason_is_said() -
     assert compiled.function is len
     assert compiled.backend is None
     assert "test0" in compiled.reason
+
+
+def test_a_width_of_the_process_is_limited_before_the_adapter_is_open_or_never() -> None:
+    adapter = ListAdapter()
+    with pytest.raises(AdapterOutOfOrder):
+        adapter.process_widths()
+    with pytest.raises(AdapterOutOfOrder):
+        adapter.limit_width(8)
+    adapter.set_device(DEVICE)
+    assert adapter.process_widths() == ()
+    with pytest.raises(UnknownName, match="8 lanes wide"):
+        adapter.limit_width(8)
+    with pytest.raises(AdapterOutOfOrder, match="after open"):
+        opened().limit_width(8)
+
+
+def test_without_stores_past_the_caches_nothing_is_copied() -> None:
+    target = Numbers([2.0])
+    assert not opened().stream(ONE, target)
+    assert target == [2.0]

@@ -22,6 +22,8 @@ _NEEDS_DEVICE: dict[str, Callable[[Adapter], object]] = {
     "open": lambda a: a.open(),
     "supports": lambda a: a.supports(Primitive.LINEAR, "fp32"),
     "group_widths": lambda a: a.group_widths(""),
+    "process_widths": lambda a: a.process_widths(),
+    "limit_width": lambda a: a.limit_width(1),
     "weight_only_formats": lambda a: a.weight_only_formats(),
 }
 _NEEDS_OPEN: dict[str, Callable[[Adapter], object]] = {
@@ -38,6 +40,7 @@ _NEEDS_OPEN: dict[str, Callable[[Adapter], object]] = {
     "copy": lambda a: a.copy(None, None),
     "read": lambda a: a.read(None),
     "triad": lambda a: a.triad(None, None, 1.0, None),
+    "stream": lambda a: a.stream(None, None),
     "fence": lambda a: a.fence("device"),
     "synchronize": lambda a: a.synchronize(),
     "time_batch": lambda a: a.time_batch([]),
