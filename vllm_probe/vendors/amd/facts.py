@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from vllm_probe.core.device import Device, DeviceMemory
+from vllm_probe.core.device import DeviceMemory
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.amd.kfd import Node
 from vllm_probe.vendors.evidence import Evidence
