@@ -1,9 +1,9 @@
 """Asks NVML and the CUDA driver at the same time, each in a process of its own."""
 
-from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any, NamedTuple
 
-from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
+from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable, RecordingIncomplete
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.nvidia.verdict import Reports
 from vllm_probe.vendors.software import container_kind
@@ -20,11 +20,17 @@ class Answer(NamedTuple):
 
 
 def ask(host: Host) -> Reports:
-    """What both say; one that hangs, crashes or is missing leaves the other's report."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        later = pool.submit(_answer, host, "vllm_probe.vendors.nvidia.cuda:read", "the CUDA driver")
-        nvml = _answer(host, "vllm_probe.vendors.nvidia.lib:read", "NVML")
-        cuda = later.result()
+    """What both say; one that hangs, crashes or is missing leaves the other's report.
+
+    Raises:
+        RecordingIncomplete: a recording does not hold what they are asked.
+    """
+    answers: dict[str, Answer | RecordingIncomplete] = {}
+    thread = Thread(target=_put_answer, args=(answers, host, "vllm_probe.vendors.nvidia.cuda:read", "the CUDA driver"))
+    thread.start()
+    _put_answer(answers, host, "vllm_probe.vendors.nvidia.lib:read", "NVML")
+    thread.join()
+    nvml, cuda = (_given(answers[name]) for name in ("NVML", "the CUDA driver"))
     return Reports(
         nvml=nvml.report,
         cuda=cuda.report,
@@ -34,6 +40,19 @@ def ask(host: Host) -> Reports:
         mask=host.env("CUDA_VISIBLE_DEVICES"),
         inside=container_kind(host) not in {None, "wsl"},
     )
+
+
+def _put_answer(answers: dict[str, Answer | RecordingIncomplete], host: Host, function: str, name: str) -> None:
+    try:
+        answers[name] = _answer(host, function, name)
+    except RecordingIncomplete as error:
+        answers[name] = error
+
+
+def _given(answer: Answer | RecordingIncomplete) -> Answer:
+    if isinstance(answer, RecordingIncomplete):
+        raise answer
+    return answer
 
 
 def _answer(host: Host, function: str, name: str) -> Answer:

@@ -1,23 +1,15 @@
 """Layer 2: nvidia-smi, where the libraries did not answer, and for what they lack."""
 
-from collections.abc import Callable
 from typing import Any
 
 from vllm_probe.core.system import CommandResult, Host
-from vllm_probe.vendors.nvidia.smi_csv import parse_csv
-from vllm_probe.vendors.nvidia.smi_table import parse_error, parse_table
-from vllm_probe.vendors.nvidia.smi_xml import parse_xml
 
 SOURCE = "nvidia-smi"
 _PROGRAMS = (SOURCE, "/usr/lib/wsl/lib/nvidia-smi")
 _TIMEOUT_S = 4.0
 _COLUMNS = ("name", "driver_version", "compute_cap")
-_FORMATS: tuple[tuple[tuple[str, ...], Callable[[str], dict[str, Any]]], ...] = (
-    (("-q", "-x"), parse_xml),
-    ((f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader"), lambda text: parse_csv(text, _COLUMNS)),
-    ((), parse_table),
-)
-"""Options to the format that they bring: the second knows the architecture, the last is there with any driver."""
+_XML, _TABLE = ("-q", "-x"), ()
+_CSV = (f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader")
 
 
 def read(host: Host) -> dict[str, Any]:
@@ -27,8 +19,8 @@ def read(host: Host) -> dict[str, Any]:
     """
     deadline = host.now() + _TIMEOUT_S
     report: dict[str, Any] = {"devices": []}
-    for options, parse in _FORMATS:
-        if options == () and any("memory" in device for device in report["devices"]):
+    for options in (_XML, _CSV, _TABLE):  # the second knows the architecture, the last is there with any driver
+        if options == _TABLE and any("memory" in device for device in report["devices"]):
             break
         ended = _run(host, options, deadline - host.now())
         if ended.status == "timeout":
@@ -36,11 +28,25 @@ def read(host: Host) -> dict[str, Any]:
         if ended.status == "missing":
             report["error"] = "there is no nvidia-smi"
             continue
-        status = parse_error(f"{ended.stdout}\n{ended.stderr}") if ended.returncode else None
-        if status is not None:
-            return report | {"status": status}
-        report = _merged({key: value for key, value in report.items() if key != "error"}, parse(ended.stdout))
+        parsed = _parsed(options, ended)
+        if "status" in parsed:
+            return report | parsed
+        report = _merged({key: value for key, value in report.items() if key != "error"}, parsed)
     return report
+
+
+def _parsed(options: tuple[str, ...], ended: CommandResult) -> dict[str, Any]:
+    """The report, or NVML's status where the command failed with it; parsers are loaded when there is text for them."""
+    from vllm_probe.vendors.nvidia.smi_csv import parse_csv
+    from vllm_probe.vendors.nvidia.smi_table import parse_error, parse_table
+    from vllm_probe.vendors.nvidia.smi_xml import parse_xml
+
+    status = parse_error(f"{ended.stdout}\n{ended.stderr}") if ended.returncode else None
+    if status is not None:
+        return {"status": status}
+    if options == _CSV:
+        return parse_csv(ended.stdout, _COLUMNS)
+    return parse_xml(ended.stdout) if options == _XML else parse_table(ended.stdout)
 
 
 def _run(host: Host, options: tuple[str, ...], timeout_s: float) -> CommandResult:

@@ -158,7 +158,7 @@ def test_entities_that_multiply_are_refused() -> None:
 
 
 def test_the_best_format_is_enough_and_what_it_lacks_comes_from_the_next() -> None:
-    query = f"nvidia-smi {' '.join(smi._FORMATS[1][0])}"
+    query = f"nvidia-smi {' '.join(smi._CSV)}"
     report = smi.read(
         host_of(commands={"nvidia-smi -q -x": FIXTURES["v13-vgpu"], query: "NVIDIA L40S-24Q, 590.44.01, 8.9\n"})
     )
