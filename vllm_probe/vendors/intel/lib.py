@@ -81,8 +81,8 @@ def _address(library: Library, device: c_void_p) -> str | None:
 
 def _driver_version(library: Library, driver: c_void_p) -> int | None:
     properties = structs.DriverProperties(stype=structs.DRIVER_PROPERTIES)
-    _status(lambda: library.call("zeDriverGetProperties", driver, byref(properties)))
-    return properties.driverVersion or None
+    known = _status(lambda: library.call("zeDriverGetProperties", driver, byref(properties))) == 0
+    return (properties.driverVersion or None) if known else None
 
 
 def _memory(library: Library, device: c_void_p) -> Record:
