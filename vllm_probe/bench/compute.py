@@ -99,11 +99,6 @@ class ComputeSection(Section):
         dtype, rows = max(rates, key=rates.__getitem__)
         return next(form for form in self._formats if form.dtype == dtype), rows
 
-    def _not_held(self) -> Reading:
-        if "thermal" in self.plan.groups:
-            return absent("skipped", "only the fastest format is held for long")
-        return absent("skipped", self.plan.absence("thermal"))
-
     def _rate(self, dtype: str) -> float:
         reading = self.readings.get((dtype, self.plan.point_rows))
         return reading.value or 0.0 if reading else 0.0
@@ -121,7 +116,7 @@ class ComputeSection(Section):
             gap = absent("unsupported", self.refused[dtype])
         best = _best([reading for _, reading in curve]) if curve else gap
         sheet.put(f"{base}/throughput_gflops", *best)
-        sheet.put(f"{base}/sustained_gflops", *(self._not_held() if curve else gap))
+        sheet.put(f"{base}/sustained_gflops", *(absent("skipped", self.plan.absence("thermal")) if curve else gap))
         sheet.fact(f"{base}/max_threads", threads)
         summary = self._summary(dtype, best.measurement, points) if curve else gap.measurement
         sheet.put(f"{base}/curve", [[rows, reading.value] for rows, reading in curve], summary)

@@ -6,7 +6,7 @@ taken (https://github.com/stas00/ml-engineering/tree/master/compute/accelerator/
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
@@ -102,7 +102,7 @@ class Load:
 
 
 class ThermalSection(Section):
-    """`/thermal`, and the sustained rate of the fastest format."""
+    """`/thermal`, and the sustained rate of the fastest format, from which those of the others follow."""
 
     name = "thermal"
 
@@ -131,22 +131,43 @@ class ThermalSection(Section):
         yield [Case(key=("load", 0), title="sustained load", unit="GFLOP/s", prepare=self._measure)]
 
     def write(self, sheet: Sheet) -> None:
-        """The four values, and the sustained one again with its format."""
+        """The four values, and the sustained rates of the formats."""
         failed = self.readings.get(("load", 0), self.pending)
         for name in _FIELDS:
             sheet.put(f"/thermal/{name}", *self.readings.get((name, 0), failed))
+        units: dict[str, Any] = sheet.values.get("compute_units", {})
+        ran = {dtype: rate for dtype, unit in units.items() if (rate := unit["throughput_gflops"]) is not None}
         if self._dtype:
-            sheet.put(f"/compute_units/{self._dtype}/sustained_gflops", *self.readings["sustained_gflops", 0])
+            self._write_formats(sheet, self._dtype, ran)
+        else:
+            for dtype in ran:
+                sheet.put(f"/compute_units/{dtype}/sustained_gflops", *failed)
 
     def restore(self, partial: Capability) -> None:
         """All of it."""
         held = [dtype for dtype, unit in partial.compute_units.items() if unit.sustained_gflops is not None]
-        if held and partial.thermal.sustained_gflops is not None:
-            self._dtype = held[0]
+        own = [dtype for dtype in held if partial.measurements[f"/compute_units/{dtype}/sustained_gflops"].samples]
+        if own and partial.thermal.sustained_gflops is not None:
+            self._dtype = own[0]
             for name in _FIELDS:
                 about = partial.measurements[f"/thermal/{name}"]
                 self.readings[name, 0] = Reading(getattr(partial.thermal, name), about)
             self.readings["load", 0] = self.readings["sustained_gflops", 0]
+
+    def _write_formats(self, sheet: Sheet, held: str, ran: Mapping[str, float]) -> None:
+        """The rate of the format that was held; others in the same ratio to their burst, so that they compare."""
+        (rate, about), (ratio, _) = (self.readings[name, 0] for name in ("sustained_gflops", "ratio"))
+        for dtype, burst in ran.items():
+            if dtype != held and ratio is not None:
+                derived = Measurement(
+                    source="derived",
+                    status=about.status,
+                    reason=f"its burst rate times {ratio:.3g}, the ratio that was measured in {held}",
+                    confidence="low",
+                    unit=about.unit,
+                )
+                sheet.put(f"/compute_units/{dtype}/sustained_gflops", ratio * burst, derived)
+        sheet.put(f"/compute_units/{held}/sustained_gflops", rate, about)
 
     def _measure(self, divisor: int) -> Reading:
         fastest = self._compute.fastest()

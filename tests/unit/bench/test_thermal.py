@@ -66,6 +66,18 @@ def test_a_device_whose_clock_falls_is_said_to_sustain_less_and_when_it_fell() -
     assert at(sheet, "/thermal/sustained_gflops")[1].lowest_clock_mhz == 1500
 
 
+def test_formats_that_were_not_held_follow_in_the_same_ratio() -> None:
+    adapter = play(replace(SCRIPT, throttle_s=1.0, throttled_mhz=1500.0))
+    made = section(adapter, short(adapter))
+    sheet_of(made)
+    sheet = Sheet(values={"compute_units": {"bf16": {"throughput_gflops": 1.0}, "fp32": {"throughput_gflops": 400.0}}})
+    made.write(sheet)
+    value, about = at(sheet, "/compute_units/fp32/sustained_gflops")
+    assert value == pytest.approx(300, rel=0.02)
+    assert (about.source, about.confidence) == ("derived", "low")
+    assert at(sheet, "/compute_units/bf16/sustained_gflops")[1].source == "measured"
+
+
 class Silent(NullAdapter):
     """Tells no clock."""
 
