@@ -8,6 +8,9 @@ from vllm_probe.core.adapter import HardwareAdapter
 
 _DRAWN, _DIFFERENT = 256, 16
 _FAST_TIMER, _SHORT_TIMER = 1.03, 0.4
+_LONG_CALL_S = 1e-4
+"""So long that queueing it takes no time beside it."""
+
 _SLOW_CLOCK = 0.75
 
 
@@ -32,9 +35,10 @@ def doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:
     return "its data is all alike, which compresses and draws little power" if len({*drawn}) < _DIFFERENT else None
 
 
-def doubt_of_timer(device_s: float, host_s: float) -> str | None:
+def doubt_of_timer(device_s: float, host_s: float, call_s: float) -> str | None:
     """Whether the device's own timer contradicts the time that the host waited, in which queueing is included."""
-    if device_s > _FAST_TIMER * host_s or device_s < _SHORT_TIMER * host_s:
+    short = device_s < _SHORT_TIMER * host_s and call_s >= _LONG_CALL_S
+    if short or device_s > _FAST_TIMER * host_s:
         return f"the device speaks of {device_s:.3g} s, of which the host waited {host_s:.3g} s"
     return None
 

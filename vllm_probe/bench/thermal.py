@@ -25,6 +25,7 @@ from vllm_probe.core.primitive import Telemetry
 
 _IDLE_S = 0.25
 _BURST, _FASTEST = 20, 5
+_LONG = 10
 _SLICE_S = 0.25
 _STEADY_SLICES, _STEADY = 4, 0.01
 _PARTS = 8
@@ -68,30 +69,31 @@ class Load:
         self._size = 1
         once = self.batch()
         self._size = max(1, round(plan.batch_s / once))
+        self._long = max(1, round(_LONG * plan.batch_s / once))
         self.worked_s = self.used_s = 0.0
 
-    def batch(self) -> float:
+    def batch(self, size: int | None = None) -> float:
         """Seconds of one call, averaged over a batch."""
-        calls = self._work.calls
-        chosen = [calls[(self._turn + i) % len(calls)] for i in range(self._size)]
-        self._turn += self._size
-        return checked(self._adapter.time_batch(chosen), self._size) / self._size
+        calls, size = self._work.calls, size or self._size
+        chosen = [calls[(self._turn + i) % len(calls)] for i in range(size)]
+        self._turn += size
+        return checked(self._adapter.time_batch(chosen), size) / size
 
     def gflops(self, call_s: float) -> float:
         """Rate of a call that takes `call_s`."""
         return (self._work.amount or 0.0) / call_s / 1e9
 
     def run(self, seconds: float) -> Slice:
-        """At least `seconds` of load."""
+        """At least `seconds` of load, in batches so long that the pauses between them cool nothing."""
         worked_s, batches = 0.0, 0
         with self._watch() as readings:
             before = self._processor_s()
             while worked_s < seconds:
-                worked_s += self.batch() * self._size
+                worked_s += self.batch(self._long) * self._long
                 batches += 1
             self.used_s += self._processor_s() - before
         self.worked_s += worked_s
-        return Slice(self.gflops(worked_s / (batches * self._size)), worked_s, readings)
+        return Slice(self.gflops(worked_s / (batches * self._long)), worked_s, readings)
 
     @property
     def share(self) -> float:

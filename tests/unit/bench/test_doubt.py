@@ -26,7 +26,12 @@ def test_numbers_that_are_all_the_same_are_no_data() -> None:
 
 @pytest.mark.parametrize(("device_s", "doubted"), [(1.0, False), (0.5, False), (0.3, True), (1.02, False), (1.1, True)])
 def test_a_timer_may_leave_out_queueing_but_not_most_of_the_time(device_s: float, doubted: bool) -> None:
-    assert bool(doubt_of_timer(device_s, 1.0)) == doubted
+    assert bool(doubt_of_timer(device_s, 1.0, call_s=1e-3)) == doubted
+
+
+def test_queueing_may_take_most_of_the_time_of_short_calls() -> None:
+    assert doubt_of_timer(0.1, 1.0, call_s=2e-6) is None
+    assert doubt_of_timer(1.1, 1.0, call_s=2e-6)
 
 
 def test_a_clock_far_below_the_one_that_the_peak_is_stated_for_is_doubted() -> None:

@@ -32,6 +32,18 @@ def test_quick_is_shorter_everywhere() -> None:
     assert quick.soft_s < full.soft_s < full.hard_s < 120
 
 
+def test_a_load_that_is_asked_for_has_its_time_even_when_quick() -> None:
+    usual, asked = (make_plan(cpu(), quick=True, only=frozenset(), sustained_s=each) for each in (None, 60.0))
+    assert "thermal" not in usual.groups
+    assert usual.absence("thermal") == "--quick leaves thermal out"
+    assert asked.groups == usual.groups | {"thermal"}
+    assert asked.absence("overlap") == "--quick leaves overlap out"
+    assert asked.sustained_s == 60.0
+    for name in ("end_s", "hard_s", "stop_s"):
+        assert getattr(asked, name) >= getattr(usual, name) + 60.0
+    assert usual.end_s < usual.hard_s < usual.stop_s < 120.0
+
+
 def test_only_takes_known_names_and_lists_them_otherwise() -> None:
     assert make_plan(cpu(), quick=True, only=frozenset({"memory"})).groups == {"memory"}
     with pytest.raises(UnknownName, match="'gem'") as caught:

@@ -9,7 +9,7 @@ from vllm_probe.core.errors import AdapterOutOfOrder, InvalidJson, SchemaViolati
 from vllm_probe.core.primitive import Primitive
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.null.adapter import NullAdapter
+from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
 from vllm_probe.vendors.null.probe import Curve, Script, probe
 
 HOST = ReplayHost(Scene(facts=Facts()))
@@ -134,3 +134,42 @@ def test_a_script_that_is_none_is_an_input_error(tmp_path: Path, monkeypatch: py
     path.write_text('{"rates_gflops": {"bf16": [[0, 5]]}}', encoding="utf-8")
     with pytest.raises(SchemaViolation, match="/rates_gflops/bf16/0/0"):
         probe(HOST)
+
+
+def test_a_transfer_waits_for_its_queue_and_shares_its_way_of_the_link(play: Play) -> None:
+    adapter = play(Script(link_gb_s=20.0, queue_gb_s=10.0, pageable_gb_s=4.0, launch_us=0.0))
+    device, pinned, pageable = adapter.allocate(10**9), adapter.allocate_pinned(10**9), adapter.allocate_pageable(10**9)
+
+    def seconds(*copies: tuple[NullTensor, NullTensor, int]) -> float:
+        adapter.synchronize()
+        begin = adapter.clock()
+        for event in [adapter.copy(a, b, non_blocking=True, queue=queue) for a, b, queue in copies]:
+            event.wait()
+        return adapter.clock() - begin
+
+    up, down = (pinned, device), (device, pinned)
+    assert seconds((*up, 0)) == pytest.approx(0.1)
+    assert seconds((*up, 0), (*up, 0)) == pytest.approx(0.2), "one queue"
+    assert seconds((*up, 0), (*up, 1)) == pytest.approx(0.1), "two queues"
+    assert seconds(*((*up, queue) for queue in range(4))) == pytest.approx(0.2), "the link"
+    assert seconds((*up, 0), (*down, 1)) == pytest.approx(0.1), "both ways"
+    assert seconds((pageable, device, 0)) == pytest.approx(0.25)
+
+
+def test_a_clock_that_falls_takes_the_rates_with_it(play: Play) -> None:
+    adapter = play(Script(rates_gflops={"bf16": ((1, 1.0),)}, throttle_s=2.0, clock_mhz=2000, throttled_mhz=500))
+    linear = adapter.prepare_linear(adapter.random((1000, 1000), "bf16", 1), None, "bf16", "scripted")
+    x = adapter.random((500, 1000), "bf16", 0)
+    assert adapter.time_batch([lambda: linear(x)]) == pytest.approx(1.0, rel=1e-3)
+    assert adapter.telemetry().clock_mhz == 2000
+    adapter.clock_s = 2.0
+    assert adapter.time_batch([lambda: linear(x)]) == pytest.approx(4.0, rel=1e-3)
+    assert adapter.telemetry().clock_mhz == 500
+
+
+def test_a_part_stands_in_the_memory_of_the_whole(play: Play) -> None:
+    adapter = play(Script())
+    whole = adapter.allocate(100, 64)
+    part = adapter.part(whole, 16, 32)
+    assert part is not None
+    assert (part.nbytes, adapter.address(part)) == (32, whole.address + 16)
