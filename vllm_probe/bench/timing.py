@@ -223,7 +223,7 @@ class Stopwatch:
         told = (
             judged.doubt,
             self._doubt_of_data,
-            doubt_of_timer(entry.timed_s, entry.host_s),
+            doubt_of_timer(entry.timed_s, entry.host_s, call_s),
             doubt_of_clock(seen.clock_mhz, entry.case.expected),
         )
         doubts = [*work.doubts, *(text for applies, text in found if applies), *filter(None, told)]
