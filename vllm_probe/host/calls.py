@@ -67,7 +67,7 @@ class RecordingLibrary:
         except LibraryUnavailable as error:
             self._calls[key] = "timeout" if isinstance(error, LibraryTimeout) else None
             raise
-        self._calls[key] = (status, [bytes(target) for target in out_arguments(arguments)])
+        self._calls[key] = (status, [_kept(target) for target in out_arguments(arguments)])
         return status
 
 
@@ -82,6 +82,16 @@ def out_arguments(arguments: Sequence[object]) -> list[Any]:
     return [getattr(argument, "_obj", argument) for argument in arguments if _is_out(argument)]
 
 
+def _kept(target: Any) -> bytes:
+    """What was written, without what tells one machine from all others: fields named for a UUID or serial number."""
+    data = bytearray(target)
+    for name, *_ in getattr(target, "_fields_", ()):
+        if "uuid" in name.lower() or "serial" in name.lower():
+            field = getattr(type(target), name)
+            data[field.offset : field.offset + field.size] = bytes(field.size)
+    return bytes(data)
+
+
 def _is_out(argument: object) -> bool:
     return hasattr(argument, "_obj") or isinstance(argument, ctypes.Array)
 
@@ -94,8 +104,13 @@ def _replay(value: JsonValue, outs: Sequence[Any]) -> int:
 
 def _answer(value: JsonValue, outs: Sequence[Any]) -> int:
     number = int(value, 0) if isinstance(value, str) and re.fullmatch(r"0[xX][0-9a-fA-F]+|[0-9]+", value) else value
-    if len(outs) == 2 and isinstance(outs[1], ctypes.Array) and isinstance(value, list):
-        return _fill(value, outs[0], outs[1])
+    if (
+        isinstance(value, list)
+        and outs
+        and _counts(outs[0])
+        and all(isinstance(each, ctypes.Array) for each in outs[1:])
+    ):
+        return _fill(value, *outs)
     if not outs or (isinstance(outs[0], ctypes.Structure) and isinstance(number, int)):
         return int(number)
     for target, item in zip(outs, value if isinstance(value, list) and len(outs) > 1 else [value], strict=False):
@@ -108,7 +123,11 @@ def _answer(value: JsonValue, outs: Sequence[Any]) -> int:
     return 0
 
 
-def _fill(rows: list[JsonValue], count: Any, array: Any) -> int:
+def _counts(target: object) -> bool:
+    return not isinstance(target, ctypes.Structure | ctypes.Array)
+
+
+def _fill(rows: list[JsonValue], count: Any, array: Any = ()) -> int:
     """Rows of a list that a function counts and writes out: their number, and as many as there is room for."""
     count.value = len(rows)
     for target, row in zip(array, rows, strict=False):
