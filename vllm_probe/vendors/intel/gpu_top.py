@@ -6,7 +6,8 @@ import re
 from vllm_probe.core.system import Host
 
 _LASTS_S = 1.0
-_FROM_START = 4096
+_MOST = 1000  # samples, and beginnings of one
+_NEXT = re.compile(r"^[,\[]?[ \t]*\{", re.MULTILINE)
 
 
 def read_clock(host: Host, address: str) -> int | None:
@@ -21,17 +22,17 @@ def parse_clock(text: str) -> int | None:
     Samples stand one after the other, in 1.18 and later within a list, which does not end as the program does not.
     """
     decoder, position, found = json.JSONDecoder(), 0, None
-    for _ in range(_FROM_START):
+    for _ in range(_MOST):
         start = text.find("{", position)
         if start < 0:
             break
         try:
             sample, position = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            following = re.search(r"^[,\[]?\s*\{", text[start + 1 :], re.MULTILINE)
+            following = _NEXT.search(text, start + 1)
             if following is None:
                 break
-            position = start + 1 + following.start()
+            position = following.start()
             continue
         frequency = sample.get("frequency") if isinstance(sample, dict) else None
         actual = frequency.get("actual") if isinstance(frequency, dict) else None

@@ -17,6 +17,7 @@ _READINGS = {
     "GPU Frequency (MHz)": "clock_mhz",
     "GPU Core Temperature (Celsius Degree)": "temperature_c",
 }
+_LONGEST = 4096
 _COLUMNS = {"name", "memory.total", "memory.free", "pci.bus_id", *_INDEX, *_READINGS}
 
 
@@ -27,7 +28,8 @@ def parse_csv(text: str, columns: Sequence[str] = ()) -> dict[str, Any]:
     of another length, are left out.
     """
     devices: dict[object, dict[str, Any]] = {}
-    for row in csv.reader(text.splitlines(), skipinitialspace=True, quoting=csv.QUOTE_NONE):
+    lines = [line[:_LONGEST] for line in text.splitlines()]
+    for row in csv.reader(lines, skipinitialspace=True, quoting=csv.QUOTE_NONE):
         cells = [cell.strip() for cell in row]
         header = [re.sub(r" \[\w+\]$", "", cell) for cell in cells]
         if _COLUMNS.intersection(header):

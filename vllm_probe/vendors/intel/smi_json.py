@@ -111,7 +111,7 @@ def number(value: object) -> float | None:
 
 def _document(text: str) -> JsonValue:
     """The JSON in `text`, whatever stands before it; null where there is none."""
-    start = re.search(r"^\s*[{\[]", text, re.MULTILINE)
+    start = re.search(r"^[ \t]*[{\[]", text, re.MULTILINE)
     try:
         return json.JSONDecoder().raw_decode(text[start.end() - 1 :])[0] if start else None
     except (ValueError, RecursionError):
