@@ -20,4 +20,4 @@ int cuDeviceGetAttribute(int *to, int attribute, int device) {
     return 0;
 }
 int cuDeviceGetPCIBusId(char *to, int size, int device) { snprintf(to, size, "0000:06:00.0"); return device == 40 ? 0 : 101; }
-int cuDeviceGetUuid_v2(unsigned char *to, int device) { for (int i = 0; i < 16; i++) to[i] = i; return 0; }
+int cuDeviceGetUuid_v2(unsigned char *to, int device) { for (int i = 0; i < 16; i++) to[i] = 200 + i; return 0; }

@@ -67,7 +67,7 @@ int nvmlDeviceGetName(device_t d, char *to, unsigned size) {
 }
 int nvmlDeviceGetUUID(device_t d, char *to, unsigned size) {
     SAY(nvmlDeviceGetUUID);
-    snprintf(to, size, "%s-00000000-0000-0000-0000-0000000000%d%d", d->gi ? "MIG" : "GPU", d->card, d->gi);
+    snprintf(to, size, "%s-1b2c3d4e-5a6b-4c7d-8e9f-a0b1c2d3e4%d%d", d->gi ? "MIG" : "GPU", d->card, d->gi);
     return 0;
 }
 #ifdef OLD
@@ -102,7 +102,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t d, unsigned *count, process
     unsigned room = *count, i;
     SAY(nvmlDeviceGetComputeRunningProcesses);
     *count = 70;
-    if (room < 70) return 7;
+    if (room < 70 || !to) return 7;
     for (i = 0; i < 70; i++) to[i] = (process_t){i + 1, i ? 5 : ~0ULL, ~0u, ~0u};
     return 0;
 }
@@ -140,6 +140,7 @@ int nvmlDeviceGetTemperature(device_t d, unsigned sensor, unsigned *to) { SAY(nv
 int nvmlDeviceGetCurrentClocksThrottleReasons(device_t d, unsigned long long *to) { SAY(nvmlDeviceGetCurrentClocksThrottleReasons); *to = 4; return 0; }
 int nvmlDeviceGetComputeRunningProcesses(device_t d, unsigned *count, process1_t *to) {
     SAY(nvmlDeviceGetComputeRunningProcesses);
+    if (*count < 1 || !to) { *count = 1; return 7; }
     *count = 1; to[0] = (process1_t){77, 1000};
     return 0;
 }

@@ -1,5 +1,9 @@
 """NVML and the CUDA driver through the real loader, ctypes and child process, from libraries built here."""
 
+import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from vllm_probe.vendors.nvidia import asking, codes
 from vllm_probe.vendors.nvidia.probe import probe
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 READ = "vllm_probe.vendors.nvidia.lib:read"
 BUS = "/sys/bus/pci/devices"
 
@@ -66,7 +71,7 @@ def test_every_value_comes_out_of_the_structures_of_a_new_driver() -> None:
         "id": "0000:06:00.0",
         "pci_id": "10de:2222",
         "name": "NVIDIA T0",
-        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+        "uuid": "GPU-1b2c3d4e-5a6b-4c7d-8e9f-a0b1c2d3e400",
         "minor": 1,
         "arch": "sm_120",
         "memory": {"total": 8000, "free": 7000, "used": 900, "reserved": 100},
@@ -187,7 +192,7 @@ def test_a_machine_is_judged_by_both_libraries() -> None:
     assert not second.usable
     assert "0000:07:00.0/mig-3.0, 0000:07:00.0/mig-5.0" in second.verdict.reason
     assert (part.usable, part.memory.kind, part.memory.reported_bytes) == (True, "partition", 2000)
-    assert "CUDA_VISIBLE_DEVICES=MIG-00000000-0000-0000-0000-000000000015" in other.verdict.reason
+    assert "CUDA_VISIBLE_DEVICES=MIG-1b2c3d4e-5a6b-4c7d-8e9f-a0b1c2d3e415" in other.verdict.reason
 
 
 @pytest.mark.usefixtures("loaded")
@@ -248,3 +253,38 @@ def test_without_a_library_it_is_said_and_nothing_raises(monkeypatch: pytest.Mon
     assert "libcuda.so.1" in device.verdict.reason
     assert "install the driver's libraries" in device.verdict.reason
     assert "libnvidia-ml.so.1: cannot open shared object file" in answer.unknown["/0/memory/used_bytes"]
+
+
+RECORD = """
+import sys
+from tests.native.nvidia.test_libraries import machine
+from vllm_probe.core import codec
+from vllm_probe.host.local import LocalHost
+from vllm_probe.host.record import RecordingHost
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.nvidia.probe import probe
+
+inner = machine()
+inner.library = LocalHost().library
+recorder = RecordingHost(inner)
+first = probe(recorder)
+scene = recorder.scene()
+again = probe(ReplayHost(scene))
+assert scene.complete
+assert [device.verdict.code for device in again.devices] == [device.verdict.code for device in first.devices]
+assert [device.memory for device in again.devices] == [device.memory for device in first.devices]
+assert [device.indices for device in again.devices] == [device.indices for device in first.devices]
+sys.stdout.write(codec.dumps(scene))
+"""
+
+
+def test_what_libraries_said_is_recorded_and_replayed_without_uuids(libraries: dict[str, Path]) -> None:
+    command = [sys.executable, "-c", RECORD]
+    env = os.environ | {"LD_LIBRARY_PATH": str(libraries["new"])}
+    ran = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "nvmlDeviceGetMemoryInfo_v2(" in ran.stdout
+    written = bytes.fromhex("".join(re.findall(r'"((?:[0-9a-f]{2}){16,})"', ran.stdout)))
+    assert b"NVIDIA T1 MIG 2g" in written
+    assert b"a0b1c2d3e4" not in written
+    assert bytes(range(200, 216)) not in written

@@ -150,6 +150,9 @@ def test_a_list_of_rows_is_counted_and_written_as_far_as_there_is_room() -> None
     count, rows = ctypes.c_uint(2), (Memory * 2)()
     assert library.call("rows", ctypes.byref(count), rows) == 0
     assert (count.value, [(row.total, row.free) for row in rows]) == (3, [(1, 2), (3, 4)])
+    count.value = 0
+    assert library.call("rows", ctypes.byref(count), None) == 0
+    assert count.value == 3
 
 
 def test_a_structure_is_filled_by_position_or_by_name() -> None:

@@ -24,7 +24,7 @@ Record: TypeAlias = Mapping[str, Any]
 def probe(host: Host) -> ProbeResult:
     """Every NVIDIA GPU of `host` and its MIG instances; nodes alone count where nothing else shows one.
 
-    Nothing is asked of the driver where that would wake a GPU, or where no function on the bus has it.
+    Nothing is asked of the driver where that would wake a GPU, or where no GPU is seen that it could have.
     """
     functions = [each for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.kind]
     shown = _shown(host)
@@ -32,7 +32,8 @@ def probe(host: Host) -> ProbeResult:
     asleep = next((each.address for each in functions if each.asleep), None)
     if asleep:
         return result(_left_alone(each, asleep) for each in shown)
-    if functions and not windows and all(each.driver != "nvidia" for each in functions):
+    off_bus = windows or host.platform().system == "windows" or any("pci_id" not in each.details for each, _ in shown)
+    if not off_bus and all(each.driver != "nvidia" for each in functions):
         return result(shown)
     reports = ask(host)
     tool = smi.read(host) if _lacking(reports) else {"devices": []}
@@ -45,11 +46,11 @@ def probe(host: Host) -> ProbeResult:
 
 def _listed(reports: Reports, tool: Record) -> tuple[list[Record], str | None]:
     """The devices that the libraries and nvidia-smi list, in their order, and the driver's version."""
-    lists = [reports.cuda.get("devices", ()), tool["devices"], reports.nvml.get("devices", ())]
-    longest = max(len(each) for each in lists)
+    tool_devices, devices = tool["devices"], reports.nvml.get("devices", ())
     merged: list[Record] = [
-        {key: value for each in lists for key, value in dict(*each[i : i + 1]).items()} for i in range(longest)
-    ]
+        {key: value for each in (tool_devices, devices) for key, value in dict(*each[i : i + 1]).items()}
+        for i in range(max(len(tool_devices), len(devices), len(reports.cuda.get("devices", ()))))
+    ]  # CUDA's order is another one
     return merged, reports.nvml.get("driver") or tool.get("driver")
 
 

@@ -12,6 +12,7 @@ Record: TypeAlias = dict[str, Any]
 Question: TypeAlias = Callable[[Nvml, c_void_p], Any]
 
 _LINKS = 18  # NVML_NVLINK_MAX_LINKS
+_MOST_PROCESSES = 4096
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 
 
@@ -118,15 +119,20 @@ def _running(nvml: Nvml, name: str, handle: c_void_p) -> Sequence[Any]:
     raise Refused(NO_FUNCTION)
 
 
-def _rows(nvml: Nvml, symbol: str, handle: c_void_p, kind: Any, room: int = 64) -> Sequence[Any]:
-    count, rows = c_uint(room), (kind * room)()
+def _rows(nvml: Nvml, symbol: str, handle: c_void_p, kind: Any) -> Sequence[Any]:
+    """Asks for the number first, with no room, and then for as many and a few that may start meanwhile."""
+    count = c_uint(0)
     try:
-        nvml.call(symbol, handle, byref(count), rows)
+        nvml.call(symbol, handle, byref(count), None)
     except Refused as refused:
-        if refused.status != INSUFFICIENT_SIZE or count.value <= room:
+        if refused.status != INSUFFICIENT_SIZE:
             raise
-        return _rows(nvml, symbol, handle, kind, count.value + 8)  # more may start meanwhile
-    return cast("Sequence[Any]", rows[: min(count.value, room)])
+    if not count.value:
+        return []
+    count.value = min(count.value, _MOST_PROCESSES) + 8
+    rows = (kind * count.value)()
+    nvml.call(symbol, handle, byref(count), rows)
+    return cast("Sequence[Any]", rows[: count.value])
 
 
 def _nvlinks(nvml: Nvml, handle: c_void_p) -> list[str | None]:

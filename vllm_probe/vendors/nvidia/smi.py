@@ -6,7 +6,7 @@ from vllm_probe.core.system import CommandResult, Host
 
 SOURCE = "nvidia-smi"
 _PROGRAMS = (SOURCE, "/usr/lib/wsl/lib/nvidia-smi")
-_TIMEOUT_S = 4.0
+_TIMEOUT_S = 3.0
 _COLUMNS = ("name", "driver_version", "compute_cap")
 _XML, _TABLE = ("-q", "-x"), ()
 _CSV = (f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader")

@@ -211,6 +211,53 @@ def test_no_library_is_loaded_where_no_gpu_has_the_driver() -> None:
     assert "vfio-pci" in probe(Unbound(codec.from_json(Scene, {"facts": {"files": files}}))).devices[0].verdict.reason
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"/proc/device-tree/compatible": "raspberrypi,5\0"},
+        {"/dev/dxg": "!chr 10:125 0666 0:0", "/opt/rocm/lib/librocdxg.so.1": "!size 9"},
+    ],
+)
+def test_no_driver_is_asked_where_no_gpu_of_nvidia_is_seen(files: dict[str, str]) -> None:
+    class Foreign(ReplayHost):
+        def isolated(self, function: str, timeout_s: float) -> Any:
+            raise AssertionError(f"asked {function}")
+
+    assert probe(Foreign(codec.from_json(Scene, {"facts": {"files": files}}))).devices == ()
+
+
+def test_a_jetson_is_asked_though_the_card_beside_it_belongs_to_a_virtual_machine() -> None:
+    files = cards("0000:01:00.0", driver="vfio-pci") | {"/proc/device-tree/compatible": "nvidia,tegra234\0"}
+    card, module = found(files, libs=libs(nvml=None)).devices
+    assert (card.usable, module.id, module.usable) == (False, "tegra:0", True)
+
+
+def test_gpus_behind_windows_keep_their_architectures_where_cuda_orders_them_otherwise() -> None:
+    files = {"/dev/dxg": "!chr 10:125 0666 0:0", "/usr/lib/wsl/lib/libcuda.so.1": "!size 9"}
+    cuda = (
+        CUDA | {"cuDeviceGetCount": 2} | {f"cuDeviceGet({i})": {"status": 0, "outs": [f"0{i}000000"]} for i in (0, 1)}
+    )
+    cuda |= {
+        f"cuDeviceGetPCIBusId(32, {i})": {"status": 0, "outs": [f"0000:0{2 - i}:00.0".encode().hex() + "00" * 20]}
+        for i in (0, 1)
+    }
+    cuda |= {
+        f"cuDeviceGetAttribute({a}, {d})": {"status": 0, "outs": [f"0{v}000000"]}
+        for d, two in enumerate(((8, 9), (6, 1)))
+        for a, v in zip((75, 76), two, strict=True)
+    }
+    rows = [
+        f"<gpu id='00000000:0{i}:00.0'><product_name>{name}</product_name></gpu>"
+        for i, name in ((1, "Old"), (2, "New"))
+    ]
+    smi = f"<nvidia_smi_log>{''.join(rows)}</nvidia_smi_log>"
+    devices = found(files, libs=libs(cuda=cuda, nvml=None), commands={"nvidia-smi -q -x": smi}).devices
+    assert [(device.name, device.arch, device.indices["cuda"]) for device in devices] == [
+        ("Old", "sm_61", 1),
+        ("New", "sm_89", 0),
+    ]
+
+
 def test_a_card_without_a_driver_does_not_take_a_number_from_the_others() -> None:
     files = cards("0000:01:00.0", driver="vfio-pci") | cards("0000:41:00.0") | NODES
     taken, other = found(
