@@ -1,15 +1,18 @@
 """The implementations that a config names are those that a model runs on."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.runtime.qwen3 import write_qwen3, write_tokenizer
-from tests.runtime.support import load_engine
+from tests.runtime.support import load_engine, make_config
+from vllm_probe.api.serving import compiling
 from vllm_probe.core.config import Compile
 from vllm_probe.host.local import LocalHost
+from vllm_probe.models.hf import read_folder
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 
 
@@ -98,3 +101,23 @@ def test_compilation_without_a_place_for_it_leaves_the_adapter_s_preference(fold
     engine = load_engine(folder, adapter, compile=COMPILED)
     engine.close()
     assert adapter.asked["rope"] == {"blocked"}
+
+
+INDUCTOR = Compile(enabled=True, mode="default", backend="inductor", reason="bench saw a gain")
+
+
+def test_what_cannot_be_compiled_here_runs_as_the_adapter_prefers_and_that_is_said(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapter = ListeningAdapter()
+    engine = load_engine(folder, adapter, primitives={"rope": "inductor"}, compile=INDUCTOR)
+    engine.close()
+    assert any(line.startswith("rope is not compiled here: it runs as ") for line in caplog.messages)
+
+
+def test_without_compilation_nothing_compiled_is_asked_for(folder: Path) -> None:
+    config = make_config(read_folder(folder), primitives={"rope": "inductor", "linear": "aten"}, compile=INDUCTOR)
+    assert compiling(config, compiles=False).primitives == {"linear": "aten"}
+    assert compiling(config, compiles=True) == compiling(config, compiles=None) == config
+    eager = compiling(config, compiles=False)
+    assert compiling(replace(eager, primitives={}), compiles=True).compile.backend == "inductor"

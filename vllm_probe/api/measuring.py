@@ -32,6 +32,7 @@ def bench(  # noqa: PLR0913 - the options of the command
 
     Each document is written to `output`: a file, or for `all` a folder. One that measured everything is also kept for
     this machine. After every test the document so far stands in `<file>.partial`, from which the next run goes on.
+    Compiled implementations are tried where `only` names primitives, and from then on: compiling takes long.
 
     Raises:
         UnwritableOutput: before anything is measured.
@@ -45,7 +46,7 @@ def bench(  # noqa: PLR0913 - the options of the command
     from vllm_probe.core.files import make_folder, require_writable, write_private
     from vllm_probe.detect.select import select_device
     from vllm_probe.host.fingerprint import make_stamp
-    from vllm_probe.vendors.descriptors import file_name, state_folder
+    from vllm_probe.vendors.descriptors import COMPILED, file_name, state_folder
 
     host = host or open_host()
     manager, stamp = discover(host), make_stamp(host)
@@ -53,9 +54,9 @@ def bench(  # noqa: PLR0913 - the options of the command
     every = device == "all"
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)
-    if only and not only >= NEEDED:
+    keeps = not only or only >= NEEDED
+    if not keeps:
         _log.warning("only %s is measured: the result is not kept for this machine", ", ".join(sorted(only)))
-        state = None
     try:
         if state:
             make_folder(state)
@@ -69,12 +70,15 @@ def bench(  # noqa: PLR0913 - the options of the command
     for on in chosen:
         if not on.usable:
             raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")
-        kept = state and state / file_name(on.id)
+        kept = state / file_name(on.id) if state and keeps else None
         target = output / file_name(on.id) if output and every else output or kept
         if target:
             require_writable(target)
         plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint), host, sustained_s)
-        made.append(measure(manager.adapter_for(on), plan, stamp, target, progress))
+        adapter = manager.adapter_for(on)
+        if state and ("primitives" in only or any((state / COMPILED).glob("*/*"))):
+            adapter.compile_folder = state / COMPILED
+        made.append(measure(adapter, plan, stamp, target, progress))
         if kept and kept != target:
             write_private(kept, dumps(made[-1]))
     return tuple(made)

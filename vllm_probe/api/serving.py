@@ -109,21 +109,22 @@ def compiling(config: "RuntimeConfig", *, compiles: bool | None) -> "RuntimeConf
         return config
     mode, reason = ("default", "--compile") if compiles else (None, "--no-compile")
     chosen = Compile(enabled=compiles, mode=mode, backend="inductor" if compiles else None, reason=reason)
+    primitives = {name: won for name, won in config.primitives.items() if compiles or won != config.compile.backend}
     value = {"enabled": compiles, "mode": mode}
     decisions = (
         replace(each, value=value, rule=reason, pinned=True) if each.key == "compile" else each
         for each in config.decisions
     )
-    return replace(config, compile=chosen, decisions=tuple(decisions))
+    return replace(config, compile=chosen, primitives=primitives, decisions=tuple(decisions))
 
 
 def _compile_folder(host: "Host") -> Path | None:
     """Where compiled code of this machine is kept: beside its measurements."""
     from vllm_probe.host.fingerprint import host_fingerprint
-    from vllm_probe.vendors.descriptors import state_folder
+    from vllm_probe.vendors.descriptors import COMPILED, state_folder
 
     state = state_folder(host, host_fingerprint(host))
-    return state / "compiled" if state else None
+    return state / COMPILED if state else None
 
 
 def require_bundled(config: "RuntimeConfig") -> None:

@@ -23,6 +23,7 @@ _MIB = 1 << 20
 _ASSUMED_CACHE_BYTES = 64 * _MIB
 _LARGEST_ARRAY_BYTES = 1024 * _MIB
 _END_S, _HARD_S, _STOP_S = 26.0, 110.0, 115.0
+_COMPILE_S, _LOAD_COMPILED_S = 60.0, 3.0
 _SETTLE_S, _SHORT_SETTLE_S, _SUSTAINED_S = 10.0, 2.0, 4.0
 
 
@@ -48,6 +49,7 @@ class BenchPlan:
         stop_s: when it is over, a test that does not end is left to itself.
         settle_s: load at most until the device is steady.
         sustained_s: load after that, over which the sustained rate is taken.
+        compile_s: longest wait for an implementation that is being compiled.
         cache_bytes: last-level cache that the threads see.
         cache_known: false when `cache_bytes` is an assumption.
         operand_bytes: size of the weights of one format that take turns.
@@ -73,6 +75,7 @@ class BenchPlan:
     stop_s: float
     settle_s: float
     sustained_s: float
+    compile_s: float
     cache_bytes: int
     cache_known: bool
     operand_bytes: int
@@ -130,6 +133,7 @@ def make_plan(
         stop_s=_STOP_S + extra_s,
         settle_s=_SHORT_SETTLE_S if sustained_s is None else _SETTLE_S,
         sustained_s=_SUSTAINED_S if sustained_s is None else sustained_s,
+        compile_s=_COMPILE_S if "primitives" in only else _LOAD_COMPILED_S,
         expectations=expectations or Expectations(device=device),
         children=children,
     )

@@ -113,9 +113,13 @@ class PrimitivesSection(Section):
         ]
 
     def _prepare(self, primitive: Primitive, dtype: str, name: str, point: int, divisor: int) -> Work | Reading:
-        if point in {0, _LENGTHS[0]} and (reason := gate(self.adapter, primitive, dtype, name)):
+        compiled = self.adapter.is_compiled(name)
+        if not compiled and point in {0, _LENGTHS[0]} and (reason := gate(self.adapter, primitive, dtype, name)):
             return absent("error", reason)
         call = _WORK[primitive](self.adapter, dtype, name, point, _TOKENS // divisor)
+        call()
+        if compiled and not self.adapter.settle(self.plan.compile_s):
+            return absent("skipped", f"not compiled within {self.plan.compile_s:g} s; `--only primitives` waits longer")
         return Work(calls=(call,), amount=None, method=_METHODS[primitive], implementation=name)
 
 

@@ -153,6 +153,10 @@ class HardwareAdapter(Operations[Tensor]):
         self._require(Stage.OPEN, "time_batch")
         return self._time_batch(calls)
 
+    def is_compiled(self, implementation: str) -> bool:  # noqa: ARG002
+        """Whether `implementation` is code that this adapter compiles, and compares with what it was compiled from."""
+        return False
+
     def settle(self, timeout_s: float) -> bool:
         """Whether all that is being compiled is done within `timeout_s`; until then it runs uncompiled."""
         self._require(Stage.OPEN, "settle")

@@ -58,7 +58,7 @@ def _max_model_len(chosen: Sized) -> str:
 
 def _compile(chosen: Sized) -> str:
     if not chosen.case.engine["has_compiler"]:
-        return "--engine vllm, which compiles"
+        return "another winner of a bench, or --engine vllm"
     return "--enforce-eager" if chosen.case.device["compile_backend"] else "another device type"
 
 

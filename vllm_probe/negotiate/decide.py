@@ -1,6 +1,7 @@
 """Step 3, the record: every parameter of the runtime config with the rule that set it."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from vllm_probe.core.config import Compile, Decision, Rejection
@@ -203,30 +204,51 @@ def _device(record: Record, chosen: Sized) -> None:
 
 
 def _model(record: Record, chosen: Sized) -> None:
-    case, capability = chosen.case, chosen.case.capability
-    compiled = _compile(chosen)
+    case, choices = chosen.case, _choices(chosen)
+    compiled = _compile(chosen, choices)
     record.set("compile", compiled, compiled.reason)
-    won = {}
-    for name, entry in sorted(capability.primitives.items()):
-        choice = entry.get(chosen.candidate.compute, entry)
-        if isinstance(choice, dict) and isinstance(choice.get("implementation"), str):
-            won[name] = choice["implementation"]
+    won = {name: choice["implementation"] for name, choice in choices.items()}
+    if not compiled.enabled:
+        backend = case.device["compile_backend"]
+        won = {name: choices[name].get("second") if word == backend else word for name, word in won.items()}
+    won = {name: word for name, word in won.items() if word}
     rule = "those that won in the descriptor's bench" if won else "the descriptor's bench chose none"
     record.set("primitives", won, rule)
     pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
     rule = "as the checkpoint was trained" if pooling else "a generator pools nothing"
     record.set("pooling", pooling, rule, checkpoint=case.spec.source)
-    device = case.request.device_id or capability.device.id or capability.device_type
+    device = case.request.device_id or case.capability.device.id or case.capability.device_type
     record.set("roles", {"main": device}, "one device runs the whole model")
 
 
-def _compile(chosen: Sized) -> Compile:
+def _choices(chosen: Sized) -> dict[str, dict[str, Any]]:
+    """What bench found of each primitive in the format that is computed in."""
+    found = {
+        name: entry.get(chosen.candidate.compute, entry)
+        for name, entry in sorted(chosen.case.capability.primitives.items())
+    }
+    return {
+        name: choice
+        for name, choice in found.items()
+        if isinstance(choice, dict) and isinstance(choice.get("implementation"), str)
+    }
+
+
+def _compile(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> Compile:
+    """On where bench saw a gain, for the bundled engine; on by default for one that compiles whole models."""
     case, backend = chosen.case, chosen.case.device["compile_backend"]
-    reason = None if backend else "no compiler is known for this device type"
-    if not case.engine["has_compiler"]:
-        reason = "the bundled runtime of this release runs eagerly"
+    gains = {
+        name: choice.get("ratio") for name, choice in choices.items() if backend and choice["implementation"] == backend
+    }
+    if not backend:
+        reason = "no compiler is known for this device type"
     elif case.request.pins.get("enforce_eager"):
         reason = "--enforce-eager is pinned"
-    if reason:
-        return Compile(enabled=False, mode=None, backend=None, reason=reason)
-    return Compile(enabled=True, mode="default", backend=backend, reason="vLLM's default; no bench says otherwise")
+    elif case.engine["has_compiler"]:
+        return Compile(enabled=True, mode="default", backend=backend, reason="vLLM's default; no bench says otherwise")
+    elif not gains:
+        reason = "bench saw no gain"
+    else:
+        shown = ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in gains.items() if ratio)
+        return Compile(enabled=True, mode="default", backend=backend, reason=f"bench saw a gain: {shown or backend}")
+    return Compile(enabled=False, mode=None, backend=None, reason=reason)

@@ -21,6 +21,9 @@ from vllm_probe.vendors.software import installed
 
 _KNOWN_MAJORS = {"1", "2"}
 _SUFFIX = ".capability.json"
+COMPILED = "compiled"
+"""Folder of compiled code within the state folder of a machine."""
+
 _RESERVED = 0.12  # of its memory a driver keeps up to this share: 180 of the 192 GB of a B200
 
 

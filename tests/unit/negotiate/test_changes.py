@@ -59,7 +59,7 @@ def test_a_pinned_value_changes_with_its_option_alone() -> None:
         ("kv_cache_dtype", "another model"),
         ("kv_cache_memory_bytes", "another model"),
         ("tensor_parallel_size", "--engine vllm, which runs on more than one device"),
-        ("compile", "--engine vllm, which compiles"),
+        ("compile", "another winner of a bench, or --engine vllm"),
         ("max_num_batched_tokens", "another prefill_chunk_size, or --max-num-batched-tokens"),
     ],
 )

@@ -43,7 +43,7 @@ def test_every_parameter_is_a_field_of_the_runtime_config() -> None:
     honoured = {key for key, row in table("parameters").items() if row["bundled"]}
     assert honoured == {
         "dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "prefill_chunk_size", "threads",
-        "primitives", "pooling", "group_width",
+        "primitives", "pooling", "group_width", "compile",
     }  # fmt: skip
 
 

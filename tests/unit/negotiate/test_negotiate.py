@@ -219,6 +219,18 @@ def test_two_ranks_are_connected_by_the_devices_library() -> None:
     assert staged.budget.weights_bytes < config(QWEN3_8B, H100, engine="vllm").budget.weights_bytes
 
 
+def test_the_bundled_runtime_compiles_where_bench_saw_a_gain() -> None:
+    rope = {"bf16": {"implementation": "inductor", "second": "blocked", "ratio": 2.5}}
+    document = descriptor(CPU, primitives=CPU["primitives"] | {"rope": rope})
+    found = config(EMBEDDING, document)
+    assert (found.compile.enabled, found.compile.mode, found.compile.backend) == (True, "default", "inductor")
+    assert found.compile.reason == "bench saw a gain: rope 2.5 times as fast"
+    assert found.primitives["rope"] == "inductor"
+    eager = config(EMBEDDING, document, pins={"enforce_eager": True})
+    assert (eager.compile.enabled, eager.primitives["rope"]) == (False, "blocked")
+    assert "no gain" in config(EMBEDDING, CPU).compile.reason
+
+
 def test_eager_execution_has_no_graphs_and_no_compiler() -> None:
     eager = config(QWEN3_8B, H100, engine="vllm", pins={"enforce_eager": True})
     assert (eager.compile.enabled, eager.budget.graph_bytes) == (False, 0)

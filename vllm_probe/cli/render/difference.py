@@ -7,7 +7,6 @@ from vllm_probe.cli.render.console import figure, table
 from vllm_probe.core.values import JsonValue
 from vllm_probe.vendors.difference import Difference
 
-
 _STYLES = {"FASTER": "green", "SLOWER": "red", "AMBIGUOUS": "yellow", "SAME": "dim"}
 
 

@@ -1,5 +1,6 @@
 """Step plan in, one vector per prompt out."""
 
+import logging
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,8 @@ from vllm_probe.runtime.modeling.pooling import normalize, pooled_states
 from vllm_probe.runtime.modeling.weights import Checkpoint, DummyWeights
 from vllm_probe.runtime.sched.request import Chunk, Prompt, StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
+
+_log = logging.getLogger(__name__)
 
 LoadFormat: TypeAlias = Literal["auto", "safetensors", "dummy"]
 
@@ -131,7 +134,11 @@ def _implementation(primitive: Primitive, dtype: str, config: RuntimeConfig, ada
         raise DeviceUnavailable(message, hint="negotiate again on this machine, or give another --dtype")
     known = adapter.implementations(primitive, dtype)
     compiled = config.compile.backend if config.compile.enabled else None
-    chosen = config.primitives.get(primitive, compiled if compiled in known else known[0])
+    preferred = compiled if compiled in known else known[0]
+    chosen = config.primitives.get(primitive, preferred)
+    if chosen not in known and chosen == config.compile.backend:
+        _log.warning("%s is not compiled here: it runs as %s", primitive, preferred)
+        return preferred
     if chosen not in known:
         message = f"{adapter.device.id} has no implementation {chosen!r} of {primitive} in {dtype}"
         raise BadUsage(message, hint=f"use one of {', '.join(known)}")

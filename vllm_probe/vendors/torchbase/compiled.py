@@ -52,6 +52,10 @@ class CompilingAdapter(HardwareAdapter[torch.Tensor]):
             return False
         return isinstance(self._found(_PLAIN), Toolchain)
 
+    def is_compiled(self, implementation: str) -> bool:
+        """Those of inductor."""
+        return implementation == INDUCTOR
+
     def _compiled(self, primitive: Primitive) -> Callable[..., Any]:
         if primitive not in self._primitives:
             eager, source, rows = _ROWWISE[primitive]
