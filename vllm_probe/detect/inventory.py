@@ -127,8 +127,9 @@ def _lost(
             yield _UNHANDLED.finding(function.address, facts, label=function.label, fallback=fallback, reason=reason)
         elif function.address not in listed:
             yield _UNKNOWN.finding(function.address, facts[:1], label=function.label, address=function.address)
+    split = {device.details.get("parent") for device in devices}  # their parts take their place
     for device in devices:
-        if device.kind in {"gpu", "npu"} and not device.usable and device.id not in reasons:
+        if device.kind in {"gpu", "npu"} and not device.usable and device.id not in {*reasons, *split}:
             label = f"{device.name or device.vendor} at {device.id}"
             facts = (f"{device.id}: {device.vendor} {device.kind}, driver {device.driver or 'none'}", _SLOWDOWN)
             yield _UNUSED.finding(device.id, facts, label=label, fallback=fallback, reason=device.verdict.reason)

@@ -1,6 +1,7 @@
 """How much memory a GPU has, by what kind it is; sources of which each is right for one kind only."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from vllm_probe.core.device import Device
@@ -19,6 +20,15 @@ INTEGRATED = frozenset(
     )
 )
 """Architectures that exist in processors only: https://llvm.org/docs/AMDGPUUsage.html."""
+
+
+def memory_of_parts(id_: str, card: Mapping[str, Any]) -> Evidence:
+    """The size of a card that is split; none of it can be had from the card."""
+    whole = _dedicated(id_, card)
+    pointer = "/memory/usable_bytes"
+    facts = {key: value for key, value in whole.facts.items() if key != pointer}
+    why = "it is split, so only its parts can be asked for memory"
+    return replace(whole, facts=facts, unknown={**whole.unknown, pointer: why})
 
 
 def memory_evidence(host: Host, device: Device, node: Node | None, card: Mapping[str, Any]) -> list[Evidence]:

@@ -21,7 +21,7 @@ from vllm_probe.vendors.amd.facts import (
 )
 from vllm_probe.vendors.amd.kfd import Topology, read_topology
 from vllm_probe.vendors.amd.masks import Card, Mask, apply, read_masks
-from vllm_probe.vendors.amd.memory import INTEGRATED, memory_evidence
+from vllm_probe.vendors.amd.memory import INTEGRATED, memory_evidence, memory_of_parts
 from vllm_probe.vendors.amd.units import Unit, units_of
 from vllm_probe.vendors.amd.verdict import Machine, judged, split
 from vllm_probe.vendors.amd.windows import behind_windows
@@ -114,7 +114,7 @@ def _evidence(host: Host, unit: Unit, told: Told) -> list[Evidence]:
     if is_vague(device.name) and not is_vague(name):
         found.append(Evidence(id=unit.id, source="libamd_smi", facts={"/name": name}))
     found += node_evidence(unit.id, node, partition=unit.partition) if node else []
-    found += memory_evidence(host, device, node, unit.card)
+    found += [memory_of_parts(unit.id, unit.card)] if unit.parts else memory_evidence(host, device, node, unit.card)
     live = next((card for card in told.get("live", ()) if card.get("id") == address), {})
     if unit.partition:
         return found

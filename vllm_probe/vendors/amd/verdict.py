@@ -85,7 +85,8 @@ def judged(device: Device, node: Node | None, found: Machine, mask: Mask | None)
 def split(device: Device, parts: list[Device], mode: str | None) -> Device:
     """A card that is split into partitions, which compute in its place."""
     how = f"it is split in mode {mode}" if mode else "it is split"
-    reason = f"{how}, so only its partitions compute: {', '.join(part.id for part in parts)}"
+    which = parts[0].id if len(parts) == 1 else f"{parts[0].id} to {parts[-1].id.rpartition('/')[2]}"
+    reason = f"{how}, so only its parts compute: {which}"
     return replace(_without_hip(device), usable=False, verdict=Verdict(code="unusable", reason=reason))
 
 

@@ -2,11 +2,16 @@
 
 import pytest
 
+from tests.unit.detect.scenes import STAMP
 from tests.unit.vendors.amd.hosts import BUS, CARD, KFD, NODES, RUNTIME, devices, recorded, the_card, without
 from vllm_probe.core import codec
 from vllm_probe.core.scene import Scene
+from vllm_probe.detect.inventory import take_inventory
+from vllm_probe.host.record import RecordingHost
 from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.amd import PLUGIN
 from vllm_probe.vendors.amd.probe import probe
+from vllm_probe.vendors.registry import PortableDeviceManager
 
 STATUS = "/proc/self/status"
 RENDER = "/dev/dri/renderD128"
@@ -156,7 +161,8 @@ def test_a_card_that_is_split_names_the_partitions_that_compute() -> None:
     found = devices(**recorded("amd-cpx"))
     card = found["0000:05:00.0"]
     assert (card.usable, card.verdict.code) == (False, "unusable")
-    assert card.verdict.reason.startswith("it is split in mode CPX, so only its partitions compute: 0000:05:00.0/xcp-0")
+    assert card.verdict.reason == "it is split in mode CPX, so only its parts compute: 0000:05:00.0/xcp-0 to xcp-7"
+    assert (card.memory.reported_bytes, card.memory.usable_bytes) == (206141652992, None)
     part = found["0000:05:00.0/xcp-5"]
     assert part.usable
     assert part.details["parent"] == card.id
@@ -171,3 +177,23 @@ def test_a_partition_whose_own_node_is_denied_does_not_hide_the_others() -> None
     assert [device.id for device in found.values() if not device.usable] == ["0000:05:00.0", "0000:05:00.0/xcp-2"]
     assert "/dev/dri/renderD130 has mode 0660 and group 5" in found["0000:05:00.0/xcp-2"].verdict.reason
     assert found["0000:05:00.0/xcp-3"].indices["hip"] == 2
+
+
+def test_a_card_that_is_split_is_not_called_lost() -> None:
+    scene = codec.from_json(Scene, {"facts": recorded("amd-cpx")})
+    host = ReplayHost(scene)
+    inventory = take_inventory(host, PortableDeviceManager(host, (PLUGIN,)), STAMP, lambda _: None)
+    assert inventory.findings == ()
+    assert inventory.unknown["/devices/0/memory/usable_bytes"].startswith("it is split")
+
+
+def test_a_recording_holds_no_unique_id_and_replays_to_the_same_verdict() -> None:
+    text = KFD[f"{NODES}/1/properties"] + f"unique_id {0xDEADBEEF12345678}\n"
+    files = CARD | KFD | {f"{NODES}/1/properties": text, f"{BUS}/unique_id": "deadbeef12345678\n"}
+    recorder = RecordingHost(ReplayHost(codec.from_json(Scene, {"facts": {"files": files, "libs": RUNTIME}})))
+    (before,) = probe(recorder).devices
+    written = recorder.scene()
+    assert str(0xDEADBEEF12345678) not in str(written)
+    assert "deadbeef12345678" not in str(written)
+    (after,) = probe(ReplayHost(written)).devices
+    assert (after.usable, after.verdict, after.memory) == (True, before.verdict, before.memory)
