@@ -29,7 +29,9 @@ _LONG = 10
 _SLICE_S = 0.25
 _STEADY_SLICES, _STEADY = 4, 0.01
 _PARTS = 8
-_SHORTEST_S = 1.0
+_SHORTEST_S, _LEAST_S = 1.0, 2.0
+"""Of the window, and of what must be left for all of it."""
+
 _SLOPE, _SPREAD_PCT = 0.01, 10.0
 _FELL = 0.97
 _BUSY = 0.9
@@ -64,10 +66,8 @@ class Load:
         self, adapter: HardwareAdapter[Any], plan: BenchPlan, work: Work, processor_s: Callable[[], float]
     ) -> None:
         self._adapter, self._work, self._processor_s = adapter, work, processor_s
-        self._watch = Watch(adapter)
-        self._turn = 0
-        self._size = 1
-        once = self.batch()
+        self._watch, self._turn = Watch(adapter), 0
+        once = self.batch(1)
         self._size = max(1, round(plan.batch_s / once))
         self._long = max(1, round(_LONG * plan.batch_s / once))
         self.worked_s = self.used_s = 0.0
@@ -172,6 +172,8 @@ class ThermalSection(Section):
         sheet.put(f"/compute_units/{held}/sustained_gflops", rate, about)
 
     def _measure(self, divisor: int) -> Reading:
+        if self._left_s() < _LEAST_S:
+            return absent("skipped", "the time for bench was over")
         fastest = self._compute.fastest()
         if fastest is None:
             return absent("error", "no matrix product ran that could be repeated")
@@ -182,17 +184,20 @@ class ThermalSection(Section):
         burst = load.gflops(median(sorted(load.batch() for _ in range(_BURST))[:_FASTEST]))
         load.worked_s = load.used_s = 0.0
         settling = self._settle(load)
-        left_s = self.plan.end_s - (time.monotonic() - self._begin)
-        part_s = min(self.plan.sustained_s, max(left_s, _SHORTEST_S)) / _PARTS
+        part_s = min(self.plan.sustained_s, max(self._left_s(), _SHORTEST_S)) / _PARTS
         window = [load.run(part_s) for _ in range(_PARTS)]
         self._dtype = form.dtype
         self._enter(work, burst, settling, window, load.share)
         return self.readings["sustained_gflops", 0]
 
+    def _left_s(self) -> float:
+        return self.plan.end_s - (time.monotonic() - self._begin)
+
     def _settle(self, load: Load) -> list[Slice]:
         """Load until four slices in a row are alike, or the time for it is over."""
         slices: list[Slice] = []
-        while sum(each.seconds for each in slices) < self.plan.settle_s and not _is_steady(slices):
+        most_s = min(self.plan.settle_s, max(self._left_s(), _LEAST_S) / 2)
+        while sum(each.seconds for each in slices) < most_s and not _is_steady(slices):
             slices.append(load.run(_SLICE_S))
         return slices
 
@@ -226,8 +231,7 @@ class ThermalSection(Section):
 
     def _about(self, work: Work, window: Sequence[Slice], rate: float, seen: Seen, share: float) -> Measurement:
         rates, window_s = [each.gflops for each in window], sum(each.seconds for each in window)
-        half = len(rates) // 2
-        slope = 1 - fmean(rates[half:]) / fmean(rates[:half])
+        slope = 1 - fmean(rates[_PARTS // 2 :]) / fmean(rates[: _PARTS // 2])
         spread_pct = 100 * (max(rates) - min(rates)) / median(rates)
         judged = judge(rate, self.plan.expectations.compute(self._dtype or ""), seen.highest_mhz)
         found = (

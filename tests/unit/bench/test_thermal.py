@@ -139,8 +139,15 @@ def test_the_seconds_of_the_window_are_those_of_the_plan_when_asked_for() -> Non
 
 def test_a_bench_that_is_late_shortens_the_window() -> None:
     adapter = play(SCRIPT)
-    sheet_of(section(adapter, replace(short(adapter), end_s=-100.0)))
-    assert adapter.clock_s < 4.0
+    sheet_of(section(adapter, replace(short(adapter), end_s=3.0)))
+    assert 1.0 < adapter.clock_s < 5.0
+
+
+def test_a_bench_whose_time_is_over_holds_nothing() -> None:
+    adapter = play(SCRIPT)
+    about = at(sheet_of(section(adapter, replace(short(adapter), end_s=1.0))), "/thermal/sustained_gflops")[1]
+    assert (about.status, about.reason) == ("skipped", "the time for bench was over")
+    assert adapter.clock_s == 0.0
 
 
 def test_nothing_is_held_where_no_format_runs() -> None:
