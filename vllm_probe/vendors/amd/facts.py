@@ -8,7 +8,7 @@ from vllm_probe.core.device import DeviceMemory
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.amd.kfd import Node
 from vllm_probe.vendors.evidence import Evidence
-from vllm_probe.vendors.layer0 import Reading, node_verdict
+from vllm_probe.vendors.layer0 import Reading
 from vllm_probe.vendors.nodes import node_facts, read_identity
 
 LIVE = (
@@ -84,17 +84,12 @@ def partition_of(host: Host, card: Reading, node: Node) -> Reading:
     minor = node.properties.get("drm_render_minor")
     own = f"/dev/dri/renderD{minor}"
     facts = [node_facts(host, path, read_identity(host)) for path in ("/dev/kfd", *([own] if minor else ()))]
-    verdict = device.verdict
-    for fact in facts if verdict.code != "unusable" else ():
-        if fact["state"] == "denied":
-            verdict = node_verdict(host, fact, "")
     shared = {name: device.details[name] for name in _SHARED if name in device.details}
     part = replace(
         device,
         id=f"{device.id}/xcp-{node.function}",
         memory=DeviceMemory(kind="partition"),
         indices={},
-        verdict=verdict,
         sources={key: source for key, source in device.sources.items() if key in {"/name", "/arch", "/driver"}},
         details={"nodes": facts, "parent": device.id} | shared,
     )

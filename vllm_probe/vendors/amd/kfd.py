@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from vllm_probe.core.system import Host
 
-_NODES = "/sys/class/kfd/kfd/topology/nodes"
+_KFD = "/sys/class/kfd/kfd"
+NODES = f"{_KFD}/topology/nodes"
 _LOCAL_HEAPS = (1, 2)  # HSA_MEM_HEAP_TYPE_FB_PUBLIC and _PRIVATE of kfd_crat.h; 0 is the processor's memory
 _UNKNOWN_WIDTH = 0xFFFFFFFF
 
@@ -117,7 +118,7 @@ class Topology:
 def read_topology(host: Host) -> Topology:
     """The GPUs that KFD shows this process; the kernel refuses to tell of one that the device cgroup denies."""
     nodes, refused = [], []
-    paths = host.glob(f"{_NODES}/*/properties")
+    paths = host.glob(f"{NODES}/*/properties")
     for path in sorted(paths, key=_number):
         text = host.read_text(path)
         if text is None:
@@ -126,6 +127,17 @@ def read_topology(host: Host) -> Topology:
             banks = _banks(host, path.rpartition("/")[0])
             nodes.append(Node(number=_number(path), properties=properties, banks=banks))
     return Topology(present=bool(paths), nodes=tuple(nodes), refused=tuple(refused))
+
+
+def read_processes(host: Host, node: Node) -> list[tuple[int, int]]:
+    """Number of each process that has memory of `node`, and the bytes; KFD lists those that use another GPU with 0."""
+    gpu = (host.read_text(f"{NODES}/{node.number}/gpu_id") or "").strip()
+    found = []
+    for path in host.glob(f"{_KFD}/proc/[0-9]*/vram_{gpu}") if re.fullmatch(r"[1-9][0-9]{0,9}", gpu) else ():
+        used = (host.read_text(path) or "").strip()
+        if re.fullmatch(r"[1-9][0-9]{0,19}", used):
+            found.append((int(path.split("/")[-2]), int(used)))
+    return sorted(found)
 
 
 def parse_properties(text: str) -> dict[str, int]:
@@ -158,5 +170,5 @@ def _banks(host: Host, folder: str) -> tuple[Bank, ...]:
 
 
 def _number(path: str) -> int:
-    name = path.removeprefix(f"{_NODES}/").partition("/")[0]
+    name = path.removeprefix(f"{NODES}/").partition("/")[0]
     return int(name) if re.fullmatch(r"[0-9]{1,6}", name) else 1 << 20
