@@ -13,6 +13,9 @@ from vllm_probe.vendors.layer0 import Reading
 Record: TypeAlias = Mapping[str, Any]
 
 _MEMORY = {"total": "/memory/reported_bytes", "used": "/memory/used_bytes", "free": "/memory/usable_bytes"}
+SIZES = frozenset(_MEMORY.values())
+LIVE = frozenset(f"/details/{name}" for name in ("clock_mhz", "temperature_c", "power_w"))
+"""What changes from one moment to the next, so that two sources that differ do not disagree."""
 _DETAILS = (
     *("compute_units", "clock_mhz", "clock_max_mhz", "largest_allocation_bytes", "memory_clock_max_mhz"),
     *("event_reasons", "throttled", "temperature_c", "memory_temperature_c", "power_w", "power_limit_w", "fans_rpm"),
@@ -73,6 +76,15 @@ def of_level_zero(id_: str, records: Sequence[Record]) -> Evidence:
         facts |= {"/kind": "igpu" if first["integrated"] else "gpu"}
         facts |= {"/memory/kind": "shared"} if first["integrated"] else {}
     return replace(evidence, facts=facts)
+
+
+def without(evidence: Evidence, pointers: frozenset[str]) -> Evidence:
+    """`evidence` with nothing of `pointers`."""
+    return replace(
+        evidence,
+        facts={pointer: value for pointer, value in evidence.facts.items() if pointer not in pointers},
+        unknown={pointer: why for pointer, why in evidence.unknown.items() if pointer not in pointers},
+    )
 
 
 def of_machine(host: Host, id_: str) -> Evidence:

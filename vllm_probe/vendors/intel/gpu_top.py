@@ -10,9 +10,12 @@ _MOST = 1000  # samples, and beginnings of one
 _NEXT = re.compile(r"^[,\[]?[ \t]*\{", re.MULTILINE)
 
 
-def read_clock(host: Host, address: str) -> int | None:
-    """Megahertz now, from the samples of one second; null without the program, or without the right to ask."""
-    ended = host.run(("intel_gpu_top", "-J", "-s", "200", "-d", f"pci:slot={address}"), _LASTS_S)
+def read_clock(host: Host, node: str) -> int | None:
+    """Megahertz now, from the samples of one second; null without the program, or without the right to ask.
+
+    `node` tells the card, which is not opened: the program reads the kernel's counters.
+    """
+    ended = host.run(("intel_gpu_top", "-J", "-s", "200", "-d", f"drm:{node}"), _LASTS_S)
     return parse_clock(ended.stdout)
 
 

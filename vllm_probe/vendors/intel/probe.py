@@ -67,10 +67,13 @@ def _complete(
     if not by_tool and len(tool["devices"]) == 1 and "id" not in tool["devices"][0] and reports.gpus == 1:
         by_tool = tool["devices"][0]
     kernel, *rest = told[id_]
-    lacking = {"/memory/used_bytes": tool["error"]} if "error" in tool else {}
     level_zero = facts.of_level_zero(id_, own)
-    by_smi = replace(facts.of_record(id_, smi.SOURCE, by_tool), unknown=lacking)
-    found = _informed(host, reading, (kernel, level_zero, *rest, by_smi))
+    failure = {"/details/xpu_smi_error": tool["error"]} if "error" in tool else {}
+    earlier = (kernel, level_zero, *rest)
+    read_before = facts.LIVE.intersection(pointer for each in earlier for pointer in each.facts)
+    by_smi = facts.without(facts.of_record(id_, smi.SOURCE, by_tool), read_before)
+    failed = Evidence(id=id_, source=smi.SOURCE, facts=failure)
+    found = _informed(host, reading, (*earlier, by_smi, failed))
     device, unknown = facts.with_bandwidth(found)
     return judged(device, reports, seen=seen, told=bool(by_tool)), unknown
 
@@ -80,22 +83,13 @@ def _informed(host: Host, reading: Reading, evidence: Sequence[Evidence]) -> Rea
     shared = next((each.facts["/memory/kind"] for each in evidence if "/memory/kind" in each.facts), None)
     if (shared or reading[0].memory.kind) == "shared":
         machine = facts.of_machine(host, reading[0].id)
-        return combine(reading, (machine, *(_without_sizes(each) for each in evidence)))
+        return combine(reading, (machine, *(facts.without(each, facts.SIZES) for each in evidence)))
     allowed = next((each.facts["/memory/reported_bytes"] for each in evidence if _from_level_zero(each)), None)
     return facts.with_usable(combine(reading, evidence), allowed)
 
 
 def _from_level_zero(evidence: Evidence) -> bool:
     return evidence.source == "Level Zero" and "/memory/reported_bytes" in evidence.facts
-
-
-def _without_sizes(evidence: Evidence) -> Evidence:
-    sizes = ("/memory/reported_bytes", "/memory/usable_bytes", "/memory/used_bytes")
-    return replace(
-        evidence,
-        facts={pointer: value for pointer, value in evidence.facts.items() if pointer not in sizes},
-        unknown={pointer: why for pointer, why in evidence.unknown.items() if pointer not in sizes},
-    )
 
 
 def _by_driver(host: Host, id_: str, driver: str) -> tuple[Evidence, ...]:
@@ -105,7 +99,9 @@ def _by_driver(host: Host, id_: str, driver: str) -> tuple[Evidence, ...]:
     known = drm.version(host, node) if node else None
     memory = drm.memory(host, node, known[0] if known else driver) if node else None
     record = sysfs.read(host, id_)
-    clock = None if "clock_mhz" in record or driver != "i915" else gpu_top.read_clock(host, id_)
+    card = numbers.get("drm_card")
+    by_counters = driver == "i915" and card is not None and not sysfs.tells_clock(host, id_)
+    clock = gpu_top.read_clock(host, f"/dev/dri/card{card}") if by_counters else None
     indices = {f"/indices/{name}": number for name, number in numbers.items()}
     return (
         facts.of_driver(id_, memory, known[1] if known else None, _silence(host, node) if memory is None else ""),

@@ -66,18 +66,24 @@ def _of_class(host: Host, address: str, name: str) -> tuple[str, ...]:
     return tuple(path.removesuffix("/device") for path in own)
 
 
+def tells_clock(host: Host, address: str) -> bool:
+    """Whether sysfs tells the clock now, even if it is that of a device that rests."""
+    return _clock(host, f"{ROOT}/{address}", _card(host, address), "act") is not None
+
+
 def _clocks(host: Host, folder: str, card: str) -> dict[str, int]:
+    found = {key: _clock(host, folder, card, name) for key, name in _CLOCKS.items()}
+    return {key: value for key, value in found.items() if value}
+
+
+def _clock(host: Host, folder: str, card: str, name: str) -> int | None:
     """Megahertz of the first engine block, which computes: i915 shows them with the card, xe with the tile."""
-    found: dict[str, int] = {}
-    for key, name in _CLOCKS.items():
-        value = _first(
-            host,
-            f"{folder}/tile0/gt0/freq0/{name.lower()}_freq",
-            f"{card}/gt_{name}_freq_mhz",
-            f"{card}/gt/gt0/rps_{name}_freq_mhz",
-        )
-        found |= {key: value} if value else {}
-    return found
+    return _first(
+        host,
+        f"{folder}/tile0/gt0/freq0/{name.lower()}_freq",
+        f"{card}/gt_{name}_freq_mhz",
+        f"{card}/gt/gt0/rps_{name}_freq_mhz",
+    )
 
 
 def _throttle_reasons(host: Host, folder: str, card: str) -> list[str] | None:

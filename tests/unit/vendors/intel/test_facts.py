@@ -9,7 +9,6 @@ from vllm_probe.core.device import Device, DeviceMemory
 from vllm_probe.core.values import MemoryKind
 from vllm_probe.vendors.intel import facts
 from vllm_probe.vendors.intel.drm import Memory
-from vllm_probe.vendors.layer0 import Reading
 
 ID = "0000:03:00.0"
 GIB = 1 << 30
@@ -34,7 +33,7 @@ def test_bandwidth_by_clock_and_bus_is_that_of_the_data_sheet_and_derived(
 def test_bandwidth_is_not_derived_where_something_better_told_it() -> None:
     told = {"/details/memory_bandwidth_gb_s": "Level Zero"}
     known = card(memory_clock_max_mhz=1600, memory_bandwidth_gb_s=3000.0)
-    reading: Reading = (replace(known, sources=told), {})
+    reading = (replace(known, sources=told), dict[str, str]())
     assert facts.with_bandwidth(reading) == reading
 
 
@@ -46,7 +45,7 @@ def test_bandwidth_is_null_with_a_reason_where_the_bus_or_the_clock_is_not_known
 
 
 def test_memory_of_the_machine_has_no_bandwidth_of_the_gpu() -> None:
-    shared: Reading = (card(kind="shared", memory_clock_max_mhz=1600), {})
+    shared = (card(kind="shared", memory_clock_max_mhz=1600), dict[str, str]())
     assert facts.with_bandwidth(shared) == shared
 
 
