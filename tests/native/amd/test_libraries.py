@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.native.build import build
-from tests.unit.vendors.amd.hosts import CARD, KFD, XTX
+from tests.unit.vendors.amd.hosts import CARD, KFD, XTX, without
 from vllm_probe.core import codec
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
@@ -201,6 +203,42 @@ def test_the_real_pyamdgpuinfo_without_dev_dri_is_an_error_in_words() -> None:
         pytest.skip("pyamdgpuinfo is not installed: pip install pyamdgpuinfo")
     with pytest.raises(LibraryUnavailable, match=r"pyamdgpuinfo: .*/dev/dri"):
         answer("live")
+
+
+class WithTools(Machine):
+    """The programs of this machine too."""
+
+    def run(self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> CommandResult:
+        return LocalHost().run(argv, timeout_s, env)
+
+
+TOOL = """#!/bin/sh
+{first}
+echo 'WARNING: User is missing the following required groups: render'
+echo '[{{"gpu": 0, "bus": {{"bdf": "0000:03:00.0"}}, "vram": {{"size": {{"value": 24560, "unit": "MB"}}}}}}]'
+"""
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("first", "size"),
+    [("", 24560 << 20), ("sleep 60", None), ("kill -SEGV $$", None), ("exit 1", None)],
+    ids=["answers", "hangs", "crashes", "fails"],
+)
+def test_a_tool_costs_at_most_its_timeout_and_its_own_values(
+    first: str, size: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "amd-smi"
+    tool.write_text(TOOL.format(first=first))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(asking, "_TOOL_S", 1.0)
+    files = without(CARD, "mem_info") | without(KFD, "mem_banks")
+    begin = time.monotonic()
+    (device,) = probe(WithTools(codec.from_json(Scene, {"facts": {"files": files}}))).devices
+    assert time.monotonic() - begin < 30
+    assert device.memory.reported_bytes == size
+    assert (device.usable, device.arch) == (True, "gfx1100")
 
 
 @pytest.fixture

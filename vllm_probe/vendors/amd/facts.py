@@ -36,7 +36,7 @@ def node_evidence(id_: str, node: Node, *, partition: bool) -> list[Evidence]:
         "/details/compute_units": node.compute_units,
         "/details/wave_size": node.properties.get("wave_front_size") or None,
         "/details/unique_id": unique_id(node),
-        "/details/core_clock_max_mhz": node.properties.get("max_engine_clk_fcompute") or None,
+        "/details/core_clock_max_mhz": (node.properties.get("max_engine_clk_fcompute") or None) if partition else None,
         "/details/bus_width_bits": bank.width_bits if bank and not partition else None,
     }
     facts = {pointer: value for pointer, value in values.items() if value is not None}

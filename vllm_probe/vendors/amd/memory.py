@@ -11,6 +11,7 @@ from vllm_probe.vendors.amd.kfd import Node
 from vllm_probe.vendors.evidence import Evidence
 
 _SYSFS = "sysfs mem_info_vram_total and _used"
+_REPORTED = "/memory/reported_bytes"
 _CLOSE = 0.02  # the pool that KFD's size is taken from is rounded
 
 INTEGRATED = frozenset(
@@ -42,7 +43,12 @@ def memory_evidence(host: Host, device: Device, node: Node | None, card: Mapping
         return [_partition(device.id, node)]
     if kind in {"shared", "unified"} or device.kind == "igpu":
         return [_unified(host, device, node, card)]
-    return [_dedicated(device.id, card), *([_bank(device.id, node, "dedicated")] if node else [])]
+    if node is None:
+        return [_dedicated(device.id, card)]
+    bank = _bank(device.id, node, "dedicated")
+    if "vram_total" in card:  # what is in use changes between two readings: only the sizes are compared
+        bank = replace(bank, facts={key: value for key, value in bank.facts.items() if key == _REPORTED})
+    return [_dedicated(device.id, card), bank]
 
 
 def _partition(id_: str, node: Node | None) -> Evidence:
@@ -85,7 +91,7 @@ def _unified(host: Host, device: Device, node: Node | None, card: Mapping[str, A
 
 
 def _sizes(total: int, used: int | None) -> dict[str, Any]:
-    sizes = {"/memory/reported_bytes": total}
+    sizes = {_REPORTED: total}
     return sizes if used is None else sizes | {"/memory/used_bytes": used, "/memory/usable_bytes": max(total - used, 0)}
 
 

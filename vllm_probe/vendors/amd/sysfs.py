@@ -20,7 +20,6 @@ _TEXTS = {
     "memory_partition": "current_memory_partition",
     "memory_vendor": "mem_info_vram_vendor",
     "vbios": "vbios_version",
-    "unique_id": "unique_id",
 }
 _LEVELS = {"core_clock": "pp_dpm_sclk", "memory_clock": "pp_dpm_mclk"}
 _WATTS = {
@@ -43,6 +42,7 @@ def read_card(host: Host, address: str, *, live: bool) -> dict[str, Any]:
     folder = f"{ROOT}/{address}"
     card: dict[str, Any] = {name: _number(host, f"{folder}/{file}") for name, file in _SIZES.items()}
     card |= {name: _text(host, f"{folder}/{file}") for name, file in _TEXTS.items()}
+    card["unique_id"] = parse_unique_id(host.read_text(f"{folder}/unique_id") or "")
     if live:
         card["utilization"] = _number(host, f"{folder}/gpu_busy_percent")
         for name, file in _LEVELS.items():
@@ -51,6 +51,12 @@ def read_card(host: Host, address: str, *, live: bool) -> dict[str, Any]:
         for path in host.glob(f"{folder}/hwmon/hwmon*"):
             card |= _sensors(host, path)
     return {name: value for name, value in card.items() if value is not None and not (value == 0 and name in _NEVER_0)}
+
+
+def parse_unique_id(text: str) -> str | None:
+    """`0x` and 16 digits, as KFD's number is written too; null for 0 and for what is no number."""
+    match = re.fullmatch(r"\s*(?:0x)?([0-9a-fA-F]{1,16})\s*", text)
+    return f"0x{number:016x}" if match and (number := int(match[1], 16)) else None
 
 
 def parse_levels(text: str) -> tuple[int | None, int | None]:

@@ -133,6 +133,21 @@ def test_a_unique_id_is_of_16_digits_and_zero_is_none() -> None:
         assert device.details.get("unique_id") == expected
 
 
+@pytest.mark.parametrize("name", ["amd-workstation", "amd-mi300x", "amd-cpx", "amd-strix-halo"])
+def test_the_sources_of_a_machine_agree(name: str) -> None:
+    assert all("conflicts" not in device.details for device in devices(**recorded(name)).values())
+
+
+def test_what_is_in_use_is_told_by_one_source_and_is_no_conflict() -> None:
+    used = {f"{NODES}/1/mem_banks/0/used_memory": "4000000000\n", f"{BUS}/unique_id": "00000000deadbeef\n"}
+    text = f"{KFD[f'{NODES}/1/properties']}unique_id {0xDEADBEEF}\nmax_engine_clk_fcompute 2482\n"
+    clocks = {f"{BUS}/pp_dpm_sclk": "0: 500Mhz *\n1: 3220Mhz \n", f"{NODES}/1/properties": text}
+    device = the_card(CARD | KFD | used | clocks)
+    assert device.memory.used_bytes == 27000000
+    assert device.details["core_clock_max_mhz"] == 3220
+    assert "conflicts" not in device.details
+
+
 def test_a_mask_may_name_a_card_by_its_unique_id() -> None:
     text = f"{KFD[f'{NODES}/1/properties']}unique_id {0xDEADBEEF}\n"
     files = CARD | KFD | {f"{NODES}/1/properties": text}

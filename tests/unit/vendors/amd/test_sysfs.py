@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.unit.detect.scenes import host_of
 from tests.unit.vendors.amd.hosts import BUS, capture_files, needs_captures, recorded
-from vllm_probe.vendors.amd.sysfs import parse_levels, read_card, suspended
+from vllm_probe.vendors.amd.sysfs import parse_levels, parse_unique_id, read_card, suspended
 
 ADDRESS = "0000:03:00.0"
 
@@ -84,6 +84,20 @@ def test_a_size_a_limit_or_a_temperature_of_zero_is_unknown_and_a_load_of_zero_i
 )
 def test_the_star_marks_the_present_level(text: str, now: int | None, most: int | None) -> None:
     assert parse_levels(text) == (now, most)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("deadbeef12345678\n", "0xdeadbeef12345678"),
+        ("0x0000000000000001\n", "0x0000000000000001"),
+        ("0\n", None),
+        ("", None),
+        ("serial-1\n", None),
+    ],
+)
+def test_a_unique_id_is_written_as_kfd_writes_it(text: str, number: str | None) -> None:
+    assert parse_unique_id(text) == number
 
 
 @needs_captures
