@@ -11,6 +11,7 @@ from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.amd import printed
 
 _RUNTIMES = ("libhsa-runtime64.so.1", "/opt/rocm/lib/libhsa-runtime64.so.1")
+_WHEELS = ("torch/lib", "_rocm_sdk_core/lib")  # of https://download.pytorch.org/whl and https://github.com/ROCm/TheRock
 _AMD_SMI = ("libamd_smi.so", "/opt/rocm/lib/libamd_smi.so")
 _INIT_AMD_GPUS = 2  # AMDSMI_INIT_AMD_GPUS of amdsmi.h
 _MOST = 256  # devices; a count above is no count
@@ -19,15 +20,14 @@ _NAME_BYTES = 128
 
 
 def runtime(host: Host) -> dict[str, Any]:
-    """`{"status", "path"}`: what `hsa_init` of the ROCm runtime gives, the system's or else torch's; empty without one.
+    """`{"status", "path"}`: what `hsa_init` of the ROCm runtime gives, the system's or a wheel's; empty without one.
 
     Raises:
         LibraryUnavailable: it cannot be loaded, or lacks the function.
     """
-    torch = [
-        path for site in host.platform().site_packages for path in host.glob(f"{site}/torch/lib/libhsa-runtime64.so*")
-    ]
-    library = _first(host, (*_RUNTIMES, *torch))
+    sites = host.platform().site_packages
+    wheels = [path for site in sites for place in _WHEELS for path in host.glob(f"{site}/{place}/libhsa-runtime64.so*")]
+    library = _first(host, (*_RUNTIMES, *wheels))
     if library is None:
         return {}
     status = library.call("hsa_init")

@@ -57,9 +57,10 @@ def _on_bus(host: Host, shown: Sequence[Reading]) -> list[Reading]:
     numbers, hidden = _numbers(host, asked, topology, found)
     evidence = [each for unit in units for each in _evidence(host, unit, told)]
     evidence += [_numbered(id_, number) for id_, number in numbers.items()]
-    if any(not _has_memory(unit.id, evidence) for unit in asked):
+    lacking = {unit.id for unit in asked if not unit.partition and not _has_memory(unit.id, evidence)}
+    if lacking and not asleep:
         source, cards = ask_tools(host)
-        evidence += [tool_evidence(card["id"], source, card) for card in cards if "id" in card]
+        evidence += [tool_evidence(card["id"], source, card) for card in cards if card.get("id") in lacking]
     readings = {unit.id: with_gaps(combine(unit.reading, evidence)) for unit in units}
     return [_judged(unit, readings, found, hidden.get(unit.id)) for unit in units]
 
@@ -145,7 +146,8 @@ def _behind_windows(host: Host) -> list[Reading]:
     readings = []
     for reading, card in zip(shown, cards or [{}], strict=True):
         id_, kind = reading[0].id, "igpu" if card.get("arch") in INTEGRATED else reading[0].kind
-        evidence = [tool_evidence(id_, source, card), Evidence(id=id_, source=source, facts={"/kind": kind})]
+        known = {name: value for name, value in card.items() if name != "driver"}  # which Windows has
+        evidence = [tool_evidence(id_, source, known), Evidence(id=id_, source=source, facts={"/kind": kind})]
         device, unknown = combine(reading, evidence)
         readings.append((judged(device, None, found, hidden.get(id_)), unknown))
     return readings

@@ -133,6 +133,16 @@ def test_a_unique_id_is_of_16_digits_and_zero_is_none() -> None:
         assert device.details.get("unique_id") == expected
 
 
+def test_what_a_tool_says_of_a_whole_card_is_not_put_into_its_partitions() -> None:
+    facts = recorded("amd-cpx")
+    static = STATIC.replace("0000:03:00.0", "0000:05:00.0")
+    facts["commands"] = {"amd-smi static --json": static, "amd-smi metric --json": METRIC}
+    facts["files"] = without(facts["files"], "mem_banks")
+    found = devices(**facts)
+    assert found["0000:05:00.0"].memory.usable_bytes is None
+    assert found["0000:05:00.0/xcp-0"].memory.reported_bytes is None
+
+
 @pytest.mark.parametrize("name", ["amd-workstation", "amd-mi300x", "amd-cpx", "amd-strix-halo"])
 def test_the_sources_of_a_machine_agree(name: str) -> None:
     assert all("conflicts" not in device.details for device in devices(**recorded(name)).values())

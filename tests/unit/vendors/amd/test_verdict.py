@@ -1,11 +1,14 @@
 """Whether an AMD GPU can be used, why not, and what to run."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from tests.unit.detect.scenes import STAMP
 from tests.unit.vendors.amd.hosts import BUS, CARD, KFD, NODES, RUNTIME, devices, recorded, the_card, without
 from vllm_probe.core import codec
 from vllm_probe.core.scene import Scene
+from vllm_probe.core.system import CommandResult
 from vllm_probe.detect.inventory import take_inventory
 from vllm_probe.host.record import RecordingHost
 from vllm_probe.host.replay import ReplayHost
@@ -93,8 +96,9 @@ def test_a_runtime_that_fails_is_not_one_that_is_missing_or_slow(
     assert reason in device.verdict.reason
 
 
-def test_the_runtime_of_a_torch_wheel_is_asked_where_the_system_has_none() -> None:
-    path = "/usr/lib/python3/site-packages/torch/lib/libhsa-runtime64.so"
+@pytest.mark.parametrize("place", ["torch/lib", "_rocm_sdk_core/lib"])
+def test_the_runtime_of_a_wheel_is_asked_where_the_system_has_none(place: str) -> None:
+    path = f"/usr/lib/python3/site-packages/{place}/libhsa-runtime64.so"
     assert the_card(CARD | KFD | {path: "!size 9"}, libs={path: {"calls": {"hsa_init": 0}}}).usable
 
 
@@ -138,6 +142,9 @@ class Sleeping(ReplayHost):
     def isolated(self, function: str, timeout_s: float) -> object:
         raise AssertionError(f"called {function} for {timeout_s} s")
 
+    def run(self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> CommandResult:
+        raise AssertionError(f"ran {argv} for {timeout_s} s with {env}")
+
 
 def test_nothing_that_sleeps_in_d3cold_is_woken() -> None:
     files = CARD | KFD | ASLEEP | {f"{BUS}/gpu_busy_percent": "9\n"}
@@ -146,6 +153,9 @@ def test_nothing_that_sleeps_in_d3cold_is_woken() -> None:
     assert "asleep" in device.verdict.reason
     assert device.details["utilization"] is None
     assert device.memory.reported_bytes == 25753026560
+    bare = without(files, "mem_info", "mem_banks")
+    (device,) = probe(Sleeping(codec.from_json(Scene, {"facts": {"files": bare}}))).devices
+    assert device.memory.reported_bytes is None
 
 
 def test_beside_one_that_sleeps_the_others_are_known_and_not_tried() -> None:

@@ -20,10 +20,16 @@ def test_rocminfo_names_the_gpu_and_the_runtime_says_that_it_works() -> None:
 
 def test_amd_smi_tells_the_memory_too() -> None:
     facts = recorded("amd-wsl")
-    card = {"gpu": 0, "asic": {"market_name": "AMD Radeon RX 9070"}, "vram": {"size": {"value": 16304, "unit": "MB"}}}
+    card = {
+        "gpu": 0,
+        "driver": "6.1.2",
+        "asic": {"market_name": "AMD Radeon RX 9070"},
+        "vram": {"size": {"value": 16304, "unit": "MB"}},
+    }
     facts["commands"] = {"amd-smi static --json": json.dumps({"gpu_data": [card]})}
     device = devices(**facts)["dxg:0"]
     assert (device.name, device.memory.reported_bytes) == ("AMD Radeon RX 9070", 16304 << 20)
+    assert device.driver is None
 
 
 def test_the_graphics_of_a_processor_stay_integrated() -> None:
