@@ -71,16 +71,10 @@ def tegra_readings(host: Host) -> dict[str, Any]:
     return found | ({} if celsius is None else {"temperature_c": celsius // 1000})
 
 
-def behind_windows(host: Host, records: Sequence[Mapping[str, Any]], driver: str | None) -> list[Reading]:
+def behind_windows(host: Host, count: int) -> list[Reading]:
     """The GPUs behind /dev/dxg: as many as a library or tool lists, one where none does."""
-
-    def fact(value: str | None) -> Fact:
-        return value, "the driver's libraries" if value else _UNTOLD
-
-    named = [
-        (fact(record.get("name")), fact(record.get("arch")), fact(driver and f"nvidia {driver}")) for record in records
-    ]
-    return dxg(host, PLUGIN.name, named or [(fact(None),) * 3])
+    untold: Fact = (None, _UNTOLD)
+    return dxg(host, PLUGIN.name, [(untold, untold, untold)] * max(count, 1))
 
 
 def on_windows(host: Host, records: Sequence[Mapping[str, Any]]) -> list[Reading]:

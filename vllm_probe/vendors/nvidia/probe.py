@@ -39,19 +39,11 @@ def probe(host: Host) -> ProbeResult:
     tool = smi.read(host) if _lacking(reports) else {"devices": []}
     if not reports.nvml and tool.get("status"):
         reports = replace(reports, nvml={"status": tool["status"]})
+    lists = [tool["devices"], reports.nvml.get("devices", ()), reports.cuda.get("devices", ())]
     if windows:
-        shown = [each for each in shown if "pci_id" in each[0].details] + behind_windows(host, *_listed(reports, tool))
-    return result(assemble(host, shown or on_windows(host, _listed(reports, tool)[0]), reports, tool))
-
-
-def _listed(reports: Reports, tool: Record) -> tuple[list[Record], str | None]:
-    """The devices that the libraries and nvidia-smi list, in their order, and the driver's version."""
-    tool_devices, devices = tool["devices"], reports.nvml.get("devices", ())
-    merged: list[Record] = [
-        {key: value for each in (tool_devices, devices) for key, value in dict(*each[i : i + 1]).items()}
-        for i in range(max(len(tool_devices), len(devices), len(reports.cuda.get("devices", ()))))
-    ]  # CUDA's order is another one
-    return merged, reports.nvml.get("driver") or tool.get("driver")
+        on_bus = [each for each in shown if "pci_id" in each[0].details]
+        shown = [*on_bus, *behind_windows(host, max(map(len, lists)))]
+    return result(assemble(host, shown or on_windows(host, lists[1] or lists[0]), reports, tool))
 
 
 def _shown(host: Host) -> list[Reading]:

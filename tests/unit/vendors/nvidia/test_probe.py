@@ -142,6 +142,28 @@ def test_nvidia_smi_is_left_alone_where_nvml_told_enough() -> None:
     assert probe(NoTool(codec.from_json(Scene, {"facts": facts}))).devices[0].usable
 
 
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {"nvmlDeviceGetName": None},
+        {"nvmlDeviceGetMemoryInfo": 999},
+        {"nvmlDeviceGetMigMode": 1},
+        {"nvmlDeviceGetName": "GRID T4-8Q"},
+    ],
+)
+def test_nvidia_smi_is_asked_for_what_nvml_left_out(lacking: dict[str, Any]) -> None:
+    asked = []
+
+    class Tool(ReplayHost):
+        def run(self, argv: Any, timeout_s: float, env: Any = None) -> Any:
+            asked.append(argv[0])
+            return super().run(argv, timeout_s, env)
+
+    facts = {"files": ONE, "libs": libs(nvml={key: each for key, each in (NVML | lacking).items() if each is not None})}
+    probe(Tool(codec.from_json(Scene, {"facts": facts})))
+    assert asked
+
+
 @pytest.mark.parametrize("broken", [{"nvmlInit": "timeout"}, {"nvmlInit": 0, "nvmlDeviceGetName": "timeout"}, None])
 def test_an_nvml_that_hangs_or_is_missing_hides_neither_the_device_nor_what_cuda_says(
     broken: dict[str, Any] | None,
@@ -289,6 +311,15 @@ def test_what_a_variable_hides_stays_usable_and_is_told(
     hidden = [device for device in devices if not device.visible]
     assert all(device.verdict.code == "hidden" for device in hidden)
     assert all(f"CUDA_VISIBLE_DEVICES={mask}" in device.verdict.reason for device in hidden)
+
+
+def test_a_variable_does_not_hide_that_a_driver_is_broken() -> None:
+    hidden = {"CUDA_VISIBLE_DEVICES": "1"}
+    broken, _ = found(TWO, libs=libs(cuda={"cuInit": 803}), env=hidden).devices
+    assert (broken.usable, broken.verdict.code) == (False, "unusable")
+    failing, _ = found(TWO, libs=libs(nvml={"nvmlInit": 999}), env=hidden).devices
+    assert (failing.usable, failing.verdict.code) == (False, "hidden")
+    assert "was not checked" in failing.verdict.reason
 
 
 def test_the_cuda_driver_tells_its_own_numbers() -> None:

@@ -115,10 +115,25 @@ def test_the_table_is_read_with_either_header_and_a_name_that_it_cuts_off_is_lef
     ]
 
 
+def test_mig_instances_in_a_table_belong_to_their_gpu() -> None:
+    rows = "| {gpu:>2}    {gi}   0   {dev}  |   100MiB / 19968MiB  | 28      0 |  2   0    1    0    0 |\n"
+    parts = rows.format(gpu=1, gi=3, dev=0) + rows.format(gpu=1, gi=5, dev=1)
+    first, second = parse_table(TABLE.format(smi="", driver="Driver Version: 1", cuda="") + parts)["devices"]
+    assert "parts" not in first
+    assert [(part["gpu_instance"], part["memory"]["used"]) for part in second["parts"]] == [
+        (3, 100 * MIB),
+        (5, 100 * MIB),
+    ]
+    assert second["name"] == "NVIDIA L4"
+
+
 def test_the_csv_is_read_by_its_header_and_without_one_by_the_query() -> None:
     header = "index, name, memory.total [MiB], power.draw [W], pci.bus_id"
     assert parse_csv(f"{header}\n3, NVIDIA L4, 23034 MiB, [N/A], 00000000:81:00.0\n")["devices"] == [
         {"index": 3, "name": "NVIDIA L4", "memory": {"total": 23034 * MIB}, "id": "0000:81:00.0"}
+    ]
+    assert parse_csv("power.draw [W], temperature.gpu\n3.14 W, 36\n")["devices"] == [
+        {"index": 0, "power_w": 3.14, "temperature_c": 36}
     ]
     rows = "NVIDIA A100, 80 GB, 555.85, 8.0\n[N/A], 580.95.05, [N/A]\nFailed to initialize NVML\n"
     report = parse_csv(rows, ("name", "driver_version", "compute_cap"))
@@ -180,6 +195,14 @@ def test_a_tool_that_hangs_costs_its_time_once() -> None:
     assert host.now() - begin <= smi._TIMEOUT_S
 
 
+def test_all_formats_share_the_time_of_one() -> None:
+    query = f"nvidia-smi {' '.join(smi._CSV)}"
+    host = host_of(commands={"nvidia-smi -q -x": "no answer", query: "!timeout"})
+    begin = host.now()
+    smi.read(host)
+    assert host.now() - begin == smi._TIMEOUT_S
+
+
 def test_a_missing_tool_is_said() -> None:
     assert smi.read(host_of()) == {"devices": [], "error": "there is no nvidia-smi"}
 
@@ -188,6 +211,9 @@ def test_under_wsl_the_tool_is_found_beside_the_libraries() -> None:
     program = "/usr/lib/wsl/lib/nvidia-smi"
     host = host_of(files={program: "!size 9"}, commands={f"{program} -q -x": FIXTURES["v10"]})
     assert smi.read(host)["devices"][0]["name"] == "Tesla P4"
+    both = {"nvidia-smi -q -x": FIXTURES["v13-vgpu"], f"{program} -q -x": FIXTURES["v10"]}
+    host = host_of(files={program: "!size 9"}, commands=both)
+    assert smi.read(host)["devices"][0]["name"] == "NVIDIA L40S-24Q"
 
 
 @beside
