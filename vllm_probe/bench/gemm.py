@@ -14,6 +14,9 @@ from vllm_probe.vendors.mapper import Choice, choose
 
 _ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8_e4m3": 1, "int8": 1}
 _MOST_SETS = 32
+_SHAPES = 4
+"""Shapes that an implementation must be right at before it is timed; `adapter check` tries all."""
+
 _CONTEST_SETS, _CONTEST_ROUNDS = 2, 4
 
 
@@ -72,7 +75,9 @@ class LinearFormat:
         earlier = self._choices.get(self.dtype)
         if earlier and earlier.implementation in names:
             names = (earlier.implementation,)
-        refused = {name: why for name in names if (why := gate(adapter, Primitive.LINEAR, self.dtype, name))}
+        refused = {
+            name: why for name in names if (why := gate(adapter, Primitive.LINEAR, self.dtype, name, most=_SHAPES))
+        }
         choose(names, {}, refused)  # before memory is taken for weights
         weights = [adapter.random((plan.width, plan.depth), self.dtype, seed) for seed in range(1, sets + 1)]
         operators = {

@@ -22,9 +22,9 @@ NOT_RUN = "not run yet"
 _MIB = 1 << 20
 _ASSUMED_CACHE_BYTES = 64 * _MIB
 _LARGEST_ARRAY_BYTES = 1024 * _MIB
-_END_S, _HARD_S, _STOP_S = 26.0, 110.0, 115.0
+_END_S, _HARD_S, _STOP_S = 25.5, 110.0, 115.0
 _COMPILE_S, _LOAD_COMPILED_S = 60.0, 3.0
-_SETTLE_S, _SHORT_SETTLE_S, _SUSTAINED_S = 10.0, 2.0, 4.0
+_SETTLE_S, _SHORT_SETTLE_S, _SUSTAINED_S = 10.0, 1.0, 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,7 @@ class BenchPlan:
     Attributes:
         quick: one point per format, and the curve only where it is needed.
         groups: which of `GROUPS` run.
+        named: those of them that were asked for by name, which may take longer and look at more.
         rows: activation rows of a curve.
         point_rows: the row count measured first, and the only one of a format without a curve.
         depth: K of the matrix products.
@@ -49,7 +50,6 @@ class BenchPlan:
         stop_s: when it is over, a test that does not end is left to itself.
         settle_s: load at most until the device is steady.
         sustained_s: load after that, over which the sustained rate is taken.
-        compile_s: longest wait for an implementation that is being compiled.
         cache_bytes: last-level cache that the threads see.
         cache_known: false when `cache_bytes` is an assumption.
         operand_bytes: size of the weights of one format that take turns.
@@ -60,6 +60,7 @@ class BenchPlan:
 
     quick: bool
     groups: frozenset[str]
+    named: frozenset[str]
     rows: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
     point_rows: int
     depth: int = 1024
@@ -75,13 +76,17 @@ class BenchPlan:
     stop_s: float
     settle_s: float
     sustained_s: float
-    compile_s: float
     cache_bytes: int
     cache_known: bool
     operand_bytes: int
     array_bytes: int
     expectations: Expectations
     children: Host | None = None
+
+    @property
+    def compile_s(self) -> float:
+        """Longest wait for an implementation that is being compiled."""
+        return _COMPILE_S if "primitives" in self.named else _LOAD_COMPILED_S
 
     def absence(self, group: str) -> str:
         """Why `group` has no values: it was left out, or its turn has not come."""
@@ -118,12 +123,13 @@ def make_plan(
     extra_s = 0.0 if sustained_s is None else sustained_s + _SETTLE_S
     return BenchPlan(
         quick=quick,
+        named=only,
         groups=groups if sustained_s is None else groups | {"thermal"},
         point_rows=256 if quick else 512,
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
-        soft_s=4.5 if quick else 19.0,
-        late_s=4.5 if quick else 23.0,
+        soft_s=4.2 if quick else 18.0,
+        late_s=4.2 if quick else 22.5,
         cache_bytes=cache,
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),
@@ -133,7 +139,6 @@ def make_plan(
         stop_s=_STOP_S + extra_s,
         settle_s=_SHORT_SETTLE_S if sustained_s is None else _SETTLE_S,
         sustained_s=_SUSTAINED_S if sustained_s is None else sustained_s,
-        compile_s=_COMPILE_S if "primitives" in only else _LOAD_COMPILED_S,
         expectations=expectations or Expectations(device=device),
         children=children,
     )

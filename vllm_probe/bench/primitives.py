@@ -13,13 +13,16 @@ from vllm_probe.core import codec
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement
 from vllm_probe.core.primitive import Primitive
-from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.vendors.conformance import gate
 from vllm_probe.vendors.mapper import Choice, choose
 
 _HEADS, _KV_HEADS, _HEAD_DIM = 16, 8, 128
 """Of Qwen3-Embedding-0.6B: https://huggingface.co/Qwen/Qwen3-Embedding-0.6B/blob/main/config.json."""
 
+_SHAPES = 4
+"""Shapes that an implementation must be right at before it is timed; `adapter check` tries all."""
+
+_NARROW_FIRST = ("bf16", "fp16", "fp32")
 _TOKENS = 1024
 _LENGTHS = (32, 128, 512)
 _BLOCKS, _BLOCK_BYTES = 64, 256 << 10
@@ -40,8 +43,8 @@ class PrimitivesSection(Section):
         self._pairs = [
             (primitive, dtype)
             for primitive in Primitive
-            for dtype in (("int8",) if primitive is Primitive.SWAP else ENGINE_DTYPES)
-            if primitive is not Primitive.LINEAR and _runs_well(adapter, primitive, dtype)
+            if primitive is not Primitive.LINEAR
+            for dtype in _formats(adapter, primitive, every=self.name in plan.named)
         ]
 
     def total(self) -> int:
@@ -114,7 +117,11 @@ class PrimitivesSection(Section):
 
     def _prepare(self, primitive: Primitive, dtype: str, name: str, point: int, divisor: int) -> Work | Reading:
         compiled = self.adapter.is_compiled(name)
-        if not compiled and point in {0, _LENGTHS[0]} and (reason := gate(self.adapter, primitive, dtype, name)):
+        if (
+            not compiled
+            and point in {0, _LENGTHS[0]}
+            and (reason := gate(self.adapter, primitive, dtype, name, most=_SHAPES))
+        ):
             return absent("error", reason)
         call = _WORK[primitive](self.adapter, dtype, name, point, _TOKENS // divisor)
         call()
@@ -123,10 +130,13 @@ class PrimitivesSection(Section):
         return Work(calls=(call,), amount=None, method=_METHODS[primitive], implementation=name)
 
 
-def _runs_well(adapter: HardwareAdapter[Any], primitive: Primitive, dtype: str) -> bool:
-    """Whether it runs, in a format that the device does not convert at a cost."""
-    support = adapter.supports(primitive, dtype)
-    return support.ok and not support.reason
+def _formats(adapter: HardwareAdapter[Any], primitive: Primitive, *, every: bool) -> tuple[str, ...]:
+    """Formats that run and are not converted at a cost, narrow ones first; unless `every`, the one to compute in."""
+    if primitive is Primitive.SWAP:
+        return ("int8",) if adapter.supports(primitive, "int8").ok else ()
+    support = {dtype: adapter.supports(primitive, dtype) for dtype in _NARROW_FIRST}
+    found = tuple(dtype for dtype, each in support.items() if each.ok and not each.reason)
+    return found if every else found[:1]
 
 
 def _attention(adapter: HardwareAdapter[Any], dtype: str, name: str, length: int, tokens: int) -> Callable[[], object]:

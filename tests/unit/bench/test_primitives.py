@@ -2,6 +2,7 @@ import pytest
 
 from tests.unit.bench.fake import STAMP, FakeAdapter, cpu
 from vllm_probe.bench.plan import make_plan
+from vllm_probe.bench.primitives import PrimitivesSection
 from vllm_probe.bench.run import run_bench
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.progress import silent
@@ -17,6 +18,13 @@ def test_the_fastest_implementation_of_each_format_is_written_down_with_its_lead
     rope = bench(FakeAdapter()).primitives["rope"]
     won = {"implementation": "fast", "second": "slow", "ratio": pytest.approx(4.0)}
     assert rope == {"fp32": won, "bf16": won}
+
+
+def test_unless_asked_for_by_name_only_the_format_to_compute_in_is_tried() -> None:
+    plan = make_plan(cpu(), quick=False, only=frozenset())
+    section = PrimitivesSection(FakeAdapter(), plan)
+    assert {case.key[0] for case in [*section.batches()][1]} == {"rope bf16 slow", "rope bf16 fast"}
+    assert plan.compile_s < PLAN.compile_s
 
 
 def test_a_fast_implementation_that_is_wrong_is_not_even_timed() -> None:

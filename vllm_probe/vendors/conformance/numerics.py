@@ -51,13 +51,22 @@ class Case:
 
 
 def gate(
-    adapter: Adapter, primitive: Primitive, dtype: str, implementation: str, *, group_width: int | None = None
+    adapter: Adapter,
+    primitive: Primitive,
+    dtype: str,
+    implementation: str,
+    *,
+    group_width: int | None = None,
+    most: int | None = None,
 ) -> str | None:
     """Why `implementation` may not be used for `primitive` in `dtype`, with the number; null when it is right.
 
-    Runs it at every shape of the suite that the adapter says it supports. A linear can be launched with a group width.
+    Runs it at every shape of the suite that the adapter says it supports, or at `most` of them, from tidy to untidy. A
+    linear can be launched with a group width.
     """
     cases = [c for c in _cases(primitive, dtype, group_width) if adapter.supports(primitive, dtype, c.shape).ok]
+    if most and len(cases) > most:
+        cases = [cases[i * (len(cases) - 1) // (most - 1)] for i in range(most)]
     if not cases:
         return "supports none of the shapes that are checked"
     for case in cases:
