@@ -52,7 +52,9 @@ def of_record(id_: str, source: str, record: Record) -> Evidence:
     facts: dict[str, JsonValue] = {f"/details/{name}": record[name] for name in _DETAILS if name in record}
     facts |= {"/name": record["name"]} if "name" in record else {}
     facts |= {"/details/level_zero_driver": record["driver_version"]} if "driver_version" in record else {}
-    sizes = record.get("memory", {})
+    sizes = dict(record.get("memory", {}))
+    if "free" in sizes and "total" in sizes:
+        sizes.setdefault("used", sizes["total"] - sizes["free"])
     facts |= {pointer: sizes[name] for name, pointer in _MEMORY.items() if name in sizes}
     facts |= {"/memory/kind": "partition"} if record.get("function") == "virtual" else {}
     return Evidence(id=id_, source=source, facts=facts)

@@ -90,6 +90,11 @@ def test_tiles_that_level_zero_lists_as_devices_are_one_gpu() -> None:
     }
 
 
+def test_what_is_not_free_is_in_use() -> None:
+    found = facts.of_record(ID, "xpu-smi", {"memory": {"total": 16 * GIB, "free": 10 * GIB}}).facts
+    assert (found["/memory/usable_bytes"], found["/memory/used_bytes"]) == (10 * GIB, 6 * GIB)
+
+
 def test_memory_of_a_virtual_function_is_a_part() -> None:
     assert facts.of_record(ID, "xpu-smi", {"function": "virtual"}).facts["/memory/kind"] == "partition"
     assert "/memory/kind" not in facts.of_record(ID, "xpu-smi", {"function": "physical"}).facts
