@@ -14,12 +14,12 @@ from tests.native.build import build
 HERE = Path(__file__).parent
 MIB = 1 << 20
 ASK = """
-import dataclasses, json, sys
+import json, sys
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.intel import drm
 name, version = drm.version(LocalHost(), sys.argv[1])
 memory = drm.memory(LocalHost(), sys.argv[1], name)
-print(json.dumps([name, version, memory and dataclasses.asdict(memory)]))
+print(json.dumps([name, version, memory and memory._asdict()]))
 """
 
 

@@ -5,7 +5,7 @@ Layouts and numbers: include/uapi/drm/{drm,i915_drm,xe_drm}.h of Linux, for 64-b
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vllm_probe.core.system import Host
 
@@ -49,8 +49,7 @@ _UNKNOWN = (0, 2**64 - 1)
 _MOST_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class Region(NamedTuple):
     """A memory that the driver places buffers in; unknown is null.
 
     Attributes:
@@ -66,8 +65,7 @@ class Region:
     reachable: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(NamedTuple):
     """What a driver says of all memory of one device; unknown is null.
 
     Attributes:

@@ -10,7 +10,7 @@ from vllm_probe.core.device import Device, Verdict
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.evidence import Evidence, combine
-from vllm_probe.vendors.intel import PLUGIN, drm, facts, gpu_top, smi, sysfs
+from vllm_probe.vendors.intel import PLUGIN, drm, facts, sysfs
 from vllm_probe.vendors.intel.asking import ask
 from vllm_probe.vendors.intel.verdict import Reports, failed_boot, judged
 from vllm_probe.vendors.layer0 import Fact, Reading, bus_devices, result
@@ -20,6 +20,7 @@ from vllm_probe.vendors.platforms import dxg, dxg_library
 Record: TypeAlias = Mapping[str, Any]
 
 _DRIVERS = ("i915", "xe")
+_TOOL = "xpu-smi"
 _REFUSALS = {
     errno.ENOENT: "its render node is not there",
     errno.EACCES: "this process may not open its render node",
@@ -46,7 +47,7 @@ def probe(host: Host) -> ProbeResult:
     if windows:
         return result([*shown, *_behind_windows(host, reports)])
     records = reports.level_zero.get("devices", ())
-    tool = smi.read(host) if _lacking(reports, told) else {"devices": []}
+    tool = _by_tool(host) if _lacking(reports, told) else {"devices": []}
     return result(_complete(host, each, told, reports, records, tool) if each[0].id in told else each for each in shown)
 
 
@@ -71,8 +72,8 @@ def _complete(
     failure = {"/details/xpu_smi_error": tool["error"]} if "error" in tool else {}
     earlier = (kernel, level_zero, *rest)
     read_before = facts.LIVE.intersection(pointer for each in earlier for pointer in each.facts)
-    by_smi = facts.without(facts.of_record(id_, smi.SOURCE, by_tool), read_before)
-    failed = Evidence(id=id_, source=smi.SOURCE, facts=failure)
+    by_smi = facts.without(facts.of_record(id_, _TOOL, by_tool), read_before)
+    failed = Evidence(id=id_, source=_TOOL, facts=failure)
     found = _informed(host, reading, (*earlier, by_smi, failed))
     device, unknown = facts.with_bandwidth(found)
     return judged(device, reports, seen=seen, told=bool(by_tool)), unknown
@@ -101,7 +102,7 @@ def _by_driver(host: Host, id_: str, driver: str) -> tuple[Evidence, ...]:
     record = sysfs.read(host, id_)
     card = numbers.get("drm_card")
     by_counters = driver == "i915" and card is not None and not sysfs.tells_clock(host, id_)
-    clock = gpu_top.read_clock(host, f"/dev/dri/card{card}") if by_counters else None
+    clock = _by_counters(host, f"/dev/dri/card{card}") if by_counters else None
     indices = {f"/indices/{name}": number for name, number in numbers.items()}
     return (
         facts.of_driver(id_, memory, known[1] if known else None, _silence(host, node) if memory is None else ""),
@@ -109,6 +110,12 @@ def _by_driver(host: Host, id_: str, driver: str) -> tuple[Evidence, ...]:
         Evidence(id=id_, source="sysfs", facts=indices),
         facts.of_record(id_, "intel_gpu_top", {} if clock is None else {"clock_mhz": clock}),
     )
+
+
+def _by_counters(host: Host, node: str) -> int | None:
+    from vllm_probe.vendors.intel.gpu_top import read_clock
+
+    return read_clock(host, node)
 
 
 def _silence(host: Host, node: str | None) -> str:
@@ -137,6 +144,12 @@ def _own(device: Device, records: Sequence[Record], reports: Reports) -> tuple[l
 
 def _number(record: Record) -> str | None:
     return f"{record['device_id']:04x}" if "device_id" in record else None
+
+
+def _by_tool(host: Host) -> Record:
+    from vllm_probe.vendors.intel import smi
+
+    return smi.read(host)
 
 
 def _lacking(reports: Reports, told: Mapping[str, Sequence[Evidence]]) -> bool:

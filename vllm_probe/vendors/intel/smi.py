@@ -10,7 +10,7 @@ from vllm_probe.vendors.intel.smi_text import parse_discovery_text, parse_stats_
 
 Record: TypeAlias = dict[str, Any]
 
-SOURCE = "xpu-smi"
+_PROGRAM = "xpu-smi"
 _TIMEOUT_S = 4.0
 _COLUMNS = ("index", "name", "pci.bus_id", "memory.total", "memory.used", "memory.free")
 _LISTS: tuple[tuple[tuple[str, ...], Callable[[str], Record]], ...] = (
@@ -75,7 +75,7 @@ def _text(host: Host, options: tuple[str, ...], deadline: float) -> str | None:
     Raises:
         _Ended: it hangs, crashes or says that it cannot work.
     """
-    ended = host.run((SOURCE, *options), max(deadline - host.now(), 0))
+    ended = host.run((_PROGRAM, *options), max(deadline - host.now(), 0))
     if ended.status == "timeout":
         raise _Ended(f"xpu-smi did not answer in {_TIMEOUT_S:g} s")
     code = ended.returncode
