@@ -1,0 +1,131 @@
+"""Layer 1: DCMI. A report in JSON, from a child process: `Host.isolated("vllm_probe.vendors.ascend.lib:read")`.
+
+The report is `{"status": 0, "driver", "devices": [...]}`, with a `status` that is not 0 where DCMI cannot be
+initialised. A device has `card` and `chip`, `chips` (how many the card has), the values that DCMI gave, and `failed`:
+name of a value to the status in its place; `status` where the driver knows nothing of it.
+"""
+
+from collections.abc import Callable, Iterable
+from ctypes import byref, c_int
+from typing import Any, TypeAlias
+
+from vllm_probe.core.errors import LibraryUnavailable
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.ascend.codes import LOST, NO_FUNCTION, dcmi_meaning
+from vllm_probe.vendors.ascend.dcmi import FIELDS, LIVE, Dcmi, Place, Question, Refused, load
+
+Record: TypeAlias = dict[str, Any]
+
+_MOST_CARDS, _MOST_CHIPS = 64, 16
+_GROUPS = ("chip_info", "pci", "memory_info")
+"""Questions that answer with several values at once."""
+
+
+def read(host: Host) -> Record:
+    """Everything that is asked of DCMI.
+
+    Raises:
+        LibraryUnavailable: there is none.
+    """
+    return _session(host, FIELDS)
+
+
+def health(host: Host) -> Record:
+    """What changes from moment to moment, by `<card>.<chip>` and by bus address where it is the chip's alone.
+
+    A device has what is known of `free_bytes`, `used_bytes`, `processes` (pid, bytes, kind), `utilization`,
+    `temperature_c`, `power_w`, `aicore_clock_mhz` and `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
+
+    Raises:
+        LibraryUnavailable: there is no DCMI.
+    """
+    report = _session(host, {name: FIELDS[name] for name in LIVE})
+    if report["status"]:
+        return {"lost": dcmi_meaning(report["status"]).text, "devices": {}}
+    devices = report["devices"]
+    addresses = [device.get("id") for device in devices]
+    named: Record = {}
+    for device in devices:
+        alone = addresses.count(device.get("id")) == 1
+        address = device.get("id") if alone or "id" not in device else f"{device['id']}/chip-{device['chip']}"
+        named[address or f"ascend:{device.get('phy', device['card'])}"] = _moment(device)
+    return {"devices": named}
+
+
+def _moment(device: Record) -> Record:
+    if "status" in device or device.get("health") == "offline":
+        return {"lost": dcmi_meaning(device.get("status", -8012)).text}
+    memory = device.get("memory")
+    sizes = {"free_bytes": memory["total"] - memory["used"], "used_bytes": memory["used"]} if memory else {}
+    kept = {name: device[name] for name in LIVE if name in device and name not in {*_GROUPS, "phy"}}
+    return kept | sizes
+
+
+def _session(host: Host, fields: dict[str, Question]) -> Record:
+    dcmi = Dcmi(load(host))
+    try:
+        dcmi.call("dcmi_init")
+    except Refused as refused:
+        if refused.status != NO_FUNCTION:
+            return {"status": refused.status}
+    known = _answers({"driver": lambda: dcmi.text("dcmi_get_driver_version")})
+    try:
+        places = list(_places(dcmi))
+    except Refused as refused:
+        if refused.status == NO_FUNCTION:
+            raise LibraryUnavailable("DCMI of this driver cannot list its cards", hint="look at npu-smi") from refused
+        return {"status": refused.status}
+    return {"status": 0, **known, "devices": [_device(dcmi, *place, fields) for place in places]}
+
+
+def _places(dcmi: Dcmi) -> Iterable[tuple[Place, int]]:
+    """Card and chip of each NPU, and how many chips its card has."""
+    count, cards = c_int(), (c_int * _MOST_CARDS)()
+    dcmi.call("dcmi_get_card_list dcmi_get_card_num_list", byref(count), cards, _MOST_CARDS)
+    number = max(min(count.value, _MOST_CARDS), 0)
+    listed = cards[:number]
+    for card in listed if len(set(listed)) == number else range(number):  # a recording by hand has the count alone
+        try:
+            chips = dcmi.number("dcmi_get_device_num_in_card", card)
+        except Refused:
+            chips = 1
+        for chip in range(max(min(chips, _MOST_CHIPS), 1)):
+            if _is_npu(dcmi, (card, chip)):
+                yield (card, chip), chips
+
+
+def _is_npu(dcmi: Dcmi, place: Place) -> bool:
+    """False for a card's management controller and processor."""
+    try:
+        return dcmi.number("dcmi_get_device_type", *place) == 0
+    except Refused:
+        return True
+
+
+def _device(dcmi: Dcmi, place: Place, chips: int, fields: dict[str, Question]) -> Record:
+    known = _answers({name: _asking(question, dcmi, place) for name, question in fields.items()})
+    for group in _GROUPS:
+        known |= {key: value for key, value in known.pop(group, {}).items() if value is not None}
+    failed = known.get("failed", {})
+    lost = [status for status in failed.values() if status in LOST]
+    if lost and set(failed) == set(fields):  # the driver lists it and tells nothing of it
+        return {"card": place[0], "chip": place[1], "chips": chips, "status": lost[0]}
+    return {"card": place[0], "chip": place[1], "chips": chips, **known}
+
+
+def _asking(question: Question, dcmi: Dcmi, place: Place) -> Callable[[], Any]:
+    return lambda: question(dcmi, place)
+
+
+def _answers(questions: dict[str, Callable[[], Any]]) -> Record:
+    """What is known, with `failed` for the rest; one question that fails costs its own answer only."""
+    known: Record = {}
+    failed: Record = {}
+    for name, ask in questions.items():
+        try:
+            value = ask()
+        except Refused as refused:
+            failed[name] = refused.status
+        else:
+            known |= {name: value} if value is not None else {}
+    return known | ({"failed": failed} if failed else {})

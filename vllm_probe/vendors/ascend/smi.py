@@ -1,0 +1,88 @@
+"""Layer 2: npu-smi, where DCMI did not answer, and for what it lacks."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from vllm_probe.core.system import CommandResult, Host
+from vllm_probe.vendors.ascend.smi_lists import parse_blocks, parse_list, parse_map
+from vllm_probe.vendors.ascend.smi_table import parse_error, parse_table
+
+Record: TypeAlias = dict[str, Any]
+
+SOURCE = "npu-smi"
+_PROGRAMS = (SOURCE, "/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi")
+_TIMEOUT_S = 5.0
+_MOST_CARDS = 64
+_BLOCKS = ("usages", "board")
+_BY_CARD = ("board", "usages", "memory", "common", "health", "product")
+
+
+def read(host: Host) -> Record:
+    """A report in the form of DCMI's; `status` is DCMI's where npu-smi fails with it, `error` why it told nothing.
+
+    The table tells nearly all; the map adds the numbers that CANN counts by. Where there is no table that can be read,
+    each card that `-l` lists is asked by itself, and where the table lacks memory, the card concerned.
+    """
+    asker = _Asker(host)
+    text = asker.ask("info")
+    if asker.error:
+        return {"devices": [], "error": asker.error}
+    status = parse_error(text)
+    if status is not None:
+        return {"devices": [], "status": status}
+    devices = parse_table(text)["devices"] or _by_card(asker)
+    devices = _joined(devices, parse_map(asker.ask("info", "-m"))) if devices else []
+    lacking = {device["card"] for device in devices if "memory" not in device}
+    found = [block for card in sorted(lacking) for block in asker.blocks(card, _BLOCKS)]
+    return {"devices": _joined(devices, found)}
+
+
+def _by_card(asker: "_Asker") -> list[Record]:
+    listed = parse_list(asker.ask("info", "-l"))[:_MOST_CARDS]
+    chips = [{"card": card, "chip": chip, "chips": count} for card, count in listed for chip in range(min(count, 16))]
+    return _joined(chips, [block for card, _ in listed for block in asker.blocks(card, _BY_CARD)])
+
+
+def _joined(devices: list[Record], more: list[Record]) -> list[Record]:
+    """`devices` with what only `more` tells of the same chip."""
+    extra: dict[tuple[int, int], Record] = {}
+    for each in more:
+        place = (each.get("card", -1), each.get("chip", 0))
+        extra[place] = each | extra.get(place, {})
+    return [_filled(extra.get((each["card"], each["chip"]), {}), each) for each in devices]
+
+
+def _filled(extra: Mapping[str, Any], device: Record) -> Record:
+    return {**extra, **device}
+
+
+class _Asker:
+    """Runs npu-smi within one time limit for all that is asked; what comes too late is an empty text."""
+
+    def __init__(self, host: Host) -> None:
+        self._host, self._deadline = host, host.now() + _TIMEOUT_S
+        self.error: str | None = None
+
+    def ask(self, *options: str) -> str:
+        """What npu-smi prints with `options`, errors too."""
+        left = self._deadline - self._host.now()
+        if left <= 0:
+            return ""
+        ended = self._run(options, left)
+        if ended.status == "timeout":
+            self.error = f"npu-smi did not answer in {_TIMEOUT_S:g} s"
+        elif ended.status == "missing":
+            self.error = "there is no npu-smi"
+        return f"{ended.stdout}\n{ended.stderr}" if ended.status == "exited" else ""
+
+    def blocks(self, card: int, topics: tuple[str, ...]) -> list[Record]:
+        """What `topics` tell of each chip of `card`."""
+        found = [block for topic in topics for block in parse_blocks(self.ask("info", "-t", topic, "-i", str(card)))]
+        return [{**block, "card": card} for block in found]
+
+    def _run(self, options: tuple[str, ...], timeout_s: float) -> CommandResult:
+        result = self._host.run((_PROGRAMS[0], *options), timeout_s)
+        for path in _PROGRAMS[1:]:
+            if result.status == "missing" and self._host.exists(path):
+                result = self._host.run((path, *options), timeout_s)
+        return result
