@@ -107,7 +107,7 @@ def make_plan(
 
     Weights that take turns exceed three times the last-level cache, arrays four times. `only` names the groups
     to run; empty means all. Without `expectations` the device itself is all that is known. `sustained_s` asks for so
-    long a load, whatever time the rest takes.
+    long a load, whatever time the rest takes; primitives that it names may be compiled, which takes up to a minute.
 
     Raises:
         UnknownName: `only` holds something else than `GROUPS`.
@@ -120,7 +120,8 @@ def make_plan(
     cache = known or _ASSUMED_CACHE_BYTES
     quarter = (device.memory.usable_bytes or 4096 * _MIB) // 4
     groups = only or (QUICK if quick else frozenset(GROUPS))
-    extra_s = 0.0 if sustained_s is None else sustained_s + _SETTLE_S
+    compiling_s = _COMPILE_S if "primitives" in only else 0.0
+    extra_s = compiling_s + (0.0 if sustained_s is None else sustained_s + _SETTLE_S)
     return BenchPlan(
         quick=quick,
         named=only,
@@ -128,8 +129,8 @@ def make_plan(
         point_rows=256 if quick else 512,
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
-        soft_s=4.2 if quick else 18.0,
-        late_s=4.2 if quick else 22.5,
+        soft_s=compiling_s + (4.2 if quick else 18.0),
+        late_s=compiling_s + (4.2 if quick else 22.5),
         cache_bytes=cache,
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),
