@@ -105,20 +105,20 @@ def test_a_loader_without_a_function_loses_that_value_alone() -> None:
 @pytest.mark.usefixtures("loaded")
 def test_fields_that_fail_leave_the_device_and_no_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_ZE", "fields")
-    assert report() == {"status": 0, "count": 3, "devices": [{"ordinal": 0}, {"ordinal": 1}, {"ordinal": 2}]}
+    assert report() == {"status": 0, "devices": [{"ordinal": 0}, {"ordinal": 1}, {"ordinal": 2}]}
 
 
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize("mode", ["nothing", "many"])
 def test_no_devices_and_a_count_that_is_none_are_no_devices(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     monkeypatch.setenv("FAKE_ZE", mode)
-    assert report() == {"status": 0, "count": 0, "devices": []}
+    assert report() == {"status": 0, "devices": []}
 
 
 @pytest.mark.usefixtures("loaded")
 def test_what_a_driver_prints_does_not_disturb_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_ZE", "noise")
-    assert report()["count"] == 2
+    assert len(report()["devices"]) == 2
 
 
 @pytest.mark.usefixtures("loaded")

@@ -89,10 +89,12 @@ def without(evidence: Evidence, pointers: frozenset[str]) -> Evidence:
     )
 
 
-def of_machine(host: Host, id_: str) -> Evidence:
-    """The memory of a GPU that has none of its own: what the machine has and can give."""
+def of_machine(host: Host, id_: str, allowed: int | None) -> Evidence:
+    """The memory of a GPU that has none of its own: what the machine has and can give, and Level Zero allows."""
     stats = host.stats()
-    sizes = {"reported_bytes": stats.memory_total_bytes, "usable_bytes": stats.memory_available_bytes}
+    given = [size for size in (stats.memory_available_bytes, allowed) if size is not None]
+    usable = min(given) if stats.memory_available_bytes is not None else None
+    sizes = {"reported_bytes": stats.memory_total_bytes, "usable_bytes": usable}
     facts: dict[str, JsonValue] = {f"/memory/{name}": size for name, size in sizes.items() if size is not None}
     gaps = {f"/memory/{name}": "the machine does not tell it" for name, size in sizes.items() if size is None}
     gaps["/memory/used_bytes"] = "the GPU shares the machine's memory, and no driver tells how much of it is its own"

@@ -1,10 +1,10 @@
 """Layer 1: Level Zero, which decides whether a GPU can be used. A report in JSON, from a child process.
 
-The report is `{"status": 0, "count", "devices": [...]}`, with the status of zeInit. A device has its `ordinal`, which
+The report is `{"status": 0, "devices": [...]}`, with the status of zeInit. A device has its `ordinal`, which
 torch.xpu and ZE_AFFINITY_MASK count by, and the values that Level Zero gave; no context is made.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ctypes import addressof, byref, c_uint32, c_void_p
 from functools import partial
 from typing import Any, TypeAlias
@@ -30,22 +30,30 @@ def read(host: Host) -> Record:
     status = library.call("zeInit", _GPU_ONLY)
     if status != 0:
         return {"status": status}
-    found = [_device(library, driver, device) for driver, device in _handles(library)]
+    handles = _handles(library)
+    if handles is None:
+        return {"status": 0}
+    found = [_device(library, driver, device) for driver, device in handles]
     gpus = [{"ordinal": ordinal, **device} for ordinal, device in enumerate(d for d in found if d.pop("gpu"))]
-    return {"status": 0, "count": len(gpus), "devices": gpus}
+    return {"status": 0, "devices": gpus}
 
 
-def _handles(library: Library) -> Iterator[tuple[c_void_p, c_void_p]]:
-    for driver in _list(partial(library.call, "zeDriverGet")):
-        for device in _list(partial(library.call, "zeDeviceGet", driver)):
-            yield driver, device
+def _handles(library: Library) -> list[tuple[c_void_p, c_void_p]] | None:
+    """Drivers with their devices, null where the first function is missing, as in a recording by hand."""
+    drivers = _list(partial(library.call, "zeDriverGet"))
+    if drivers is None:
+        return None
+    return [
+        (driver, device) for driver in drivers for device in _list(partial(library.call, "zeDeviceGet", driver)) or ()
+    ]
 
 
-def _list(call: Callable[[Any, Any], int]) -> list[c_void_p]:
-    """Handles, asked for as Level Zero wants it: how many, then so many."""
+def _list(call: Callable[[Any, Any], int]) -> list[c_void_p] | None:
+    """Handles, asked for as Level Zero wants it: how many, then so many; null where there is no such function."""
     count = c_uint32()
-    if _status(lambda: call(byref(count), None)) != 0 or not 0 < count.value <= _MOST:
-        return []
+    status = _status(lambda: call(byref(count), None))
+    if status != 0 or not 0 < count.value <= _MOST:
+        return None if status is None else []
     handles = (c_void_p * count.value)()
     if _status(lambda: call(byref(count), handles)) != 0:
         return []

@@ -81,11 +81,11 @@ def _complete(
 
 def _informed(host: Host, reading: Reading, evidence: Sequence[Evidence]) -> Reading:
     """`reading` with `evidence`; memory that is the machine's is what the machine says of it."""
+    allowed = next((each.facts["/memory/reported_bytes"] for each in evidence if _from_level_zero(each)), None)
     shared = next((each.facts["/memory/kind"] for each in evidence if "/memory/kind" in each.facts), None)
     if (shared or reading[0].memory.kind) == "shared":
-        machine = facts.of_machine(host, reading[0].id)
+        machine = facts.of_machine(host, reading[0].id, allowed)
         return combine(reading, (machine, *(facts.without(each, facts.SIZES) for each in evidence)))
-    allowed = next((each.facts["/memory/reported_bytes"] for each in evidence if _from_level_zero(each)), None)
     return facts.with_usable(combine(reading, evidence), allowed)
 
 
@@ -129,6 +129,8 @@ def _own(device: Device, records: Sequence[Record], reports: Reports) -> tuple[l
     """The records of the device, by address, and whether it is listed; by place where there is one and no address."""
     if reports.level_zero.get("status") != 0:
         return [], None
+    if "devices" not in reports.level_zero:
+        return [], True if reports.gpus == 1 else None
     own = [record for record in records if record.get("id") == device.id]
     if own or not records or all("id" in record for record in records):
         return own, bool(own)
@@ -138,6 +140,8 @@ def _own(device: Device, records: Sequence[Record], reports: Reports) -> tuple[l
         return same, True
     if len(records) == reports.gpus == 1:
         return list(records), True
+    if len(records) == reports.gpus:
+        return [], True
     others = all("id" in record or _number(record) not in {None, number} for record in records)
     return [], False if others else None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm_probe.core.device import Device, Verdict
 from vllm_probe.core.units import format_bytes
-from vllm_probe.vendors.intel.codes import INSTALL, UNINITIALIZED, Meaning, meaning
+from vllm_probe.vendors.intel.codes import INSTALL, RESULTS, UNINITIALIZED, Meaning, meaning
 from vllm_probe.vendors.layer0 import Reading
 
 MASK, SELECTOR = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
@@ -109,11 +109,14 @@ def _hiding(device: Device, reports: Reports, *, seen: bool | None) -> str | Non
 def _against(reports: Reports, *, told: bool) -> Verdict | None:
     """Why it cannot be initialised, null where Level Zero could be."""
     status = reports.level_zero.get("status")
-    if status == 0:
+    empty = status == UNINITIALIZED or (status == 0 and reports.level_zero.get("devices") == [])
+    if status == 0 and not empty:
         return None
-    if status == UNINITIALIZED and reports.driver is None:
+    if empty and reports.driver is None:
         text = "the Level Zero loader is there and finds no driver for Intel GPUs: libze_intel_gpu.so.1 is missing"
         return _unusable(Meaning(text, _way_in(reports)), status)
+    if empty:
+        return _unusable(Meaning(RESULTS[UNINITIALIZED].text, _way_in(reports)), status)
     if status is not None:
         return _unusable(meaning(status), status)
     if told:

@@ -297,3 +297,30 @@ def test_the_counters_of_i915_tell_a_clock_that_sysfs_does_not() -> None:
     card = devices("intel-arc-a770", files={acts: None}, commands=commands)[CARD]
     assert (card.details["clock_mhz"], card.sources["/details/clock_mhz"]) == (2350, "intel_gpu_top")
     assert "clock_mhz" not in devices("intel-arc-a770", commands=commands)[CARD].details
+
+
+@pytest.mark.parametrize(
+    ("machine", "calls", "codes"),
+    [
+        ("intel-arc-a770", {"zeInit": 0}, ["usable"]),
+        ("intel-arc-a770", {"zeInit": 0, "zeDriverGet": 1, "zeDeviceGet": 1}, ["usable"]),
+        ("intel-arc-a770", {"zeInit": 0, "zeDriverGet": 0}, ["unusable"]),
+        ("intel-arc-a770", {"zeInit": "0x70000001"}, ["unusable"]),
+        ("intel-b580-xe", {"zeInit": 0, "zeDriverGet": 1, "zeDeviceGet": 2}, ["usable", "usable"]),
+        ("intel-b580-xe", {"zeInit": 0}, ["unknown", "unknown"]),
+    ],
+)
+def test_a_recording_by_hand_says_as_much_as_it_can(
+    machine: str, calls: dict[str, JsonValue], codes: list[str]
+) -> None:
+    found = devices(machine, libs=level_zero(**calls))
+    assert [device.verdict.code for device in found.values()] == codes
+
+
+def test_an_integrated_gpu_may_have_no_more_than_level_zero_allows() -> None:
+    calls = HOSTS["intel-b580-xe"]["facts"]["libs"]["libze_loader.so.1"]["calls"] | {
+        "zeDevicePciGetPropertiesExt": {"bus": 0, "device": 2},
+        "zeDeviceGetMemoryProperties": [1, {"totalSize": 8 << 30}],
+    }
+    memory = devices("intel-b580-xe", libs=level_zero(**calls))[IGPU].memory
+    assert (memory.reported_bytes, memory.usable_bytes) == (32 << 30, 8 << 30)

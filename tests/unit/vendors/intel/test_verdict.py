@@ -16,7 +16,7 @@ CARD = Device(
     indices={"level_zero": 0},
     verdict=Verdict(code="unknown", reason="the driver xe is bound"),
 )
-READY = Reports(level_zero={"status": 0}, driver="/usr/lib/libze_intel_gpu.so.1")
+READY = Reports(level_zero={"status": 0, "devices": [{"ordinal": 0}]}, driver="/usr/lib/libze_intel_gpu.so.1")
 NO_GPU = Reports(level_zero={"status": 0x78000001}, driver="/usr/lib/libze_intel_gpu.so.1")
 
 
@@ -62,6 +62,12 @@ def test_every_status_of_zeinit_is_a_verdict(status: int) -> None:
     found = verdict(replace(READY, level_zero={"status": status}))
     assert (found.usable, found.verdict.code) == (False, "unusable")
     assert f"{status:#x}" in found.verdict.reason
+
+
+def test_a_driver_that_lists_nothing_is_one_without_a_gpu() -> None:
+    empty = replace(READY, level_zero={"status": 0, "devices": []})
+    assert "finds no driver that has a GPU" in verdict(empty, seen=False).verdict.reason
+    assert "libze_intel_gpu.so.1 is missing" in verdict(replace(empty, driver=None), seen=False).verdict.reason
 
 
 def test_a_loader_without_a_driver_is_told_from_a_driver_without_a_gpu() -> None:
