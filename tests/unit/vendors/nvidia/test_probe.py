@@ -111,7 +111,7 @@ def test_nvml_that_fails_beside_a_cuda_that_works_is_a_limit() -> None:
 
 def test_a_failure_of_nvidia_smi_is_read_where_there_is_no_nvml() -> None:
     said = "!rc=18\nFailed to initialize NVML: Driver/library version mismatch\n"
-    device = the_gpu(libs=libs(cuda={"cuInit": 803}, nvml=None), commands={"nvidia-smi -q -x": said})
+    device = the_gpu(libs=libs(cuda={"cuInit": 999}, nvml=None), commands={"nvidia-smi -q -x": said})
     assert "of different versions" in device.verdict.reason
 
 
@@ -196,6 +196,43 @@ def test_one_value_that_nvml_refuses_is_unknown_with_the_reason_and_the_others_s
     assert device.details["utilization"] is None
     assert answer.unknown["/0/details/utilization"].startswith("NVML: NVML fails without a reason")
     assert device.details["temperature_c"] == 30
+
+
+def test_what_a_device_cannot_have_is_left_out_and_what_failed_is_told() -> None:
+    refused = {"nvmlDeviceGetMemoryBusWidth": {"status": 3, "outs": ["00000000"]}}
+    calls = {f"{name}(None)": each for name, each in refused.items()}
+    answer = found(ONE, libs=libs(nvml=NVML | calls))
+    assert "/0/details/bus_width_bits" not in answer.unknown
+    assert "bus_width_bits" not in answer.devices[0].details
+    assert answer.unknown["/0/details/compute_mode"].endswith("no such function")
+    calls = {f"{name}(None)": each | {"status": 999} for name, each in refused.items()}
+    assert "without a reason" in found(ONE, libs=libs(nvml=NVML | calls)).unknown["/0/details/bus_width_bits"]
+
+
+@pytest.mark.parametrize(
+    ("mask", "visible"),
+    [
+        (None, True),
+        ("MIG-00010203-0405-0607-0809-0a0b0c0d0e0f", True),
+        ("MIG-ffffffff-0405-0607-0809-0a0b0c0d0e0f", False),
+    ],
+)
+def test_a_mig_instance_is_known_to_cuda_by_its_uuid(mask: str | None, visible: object) -> None:
+    uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f" if visible else "ffffffff-0405-0607-0809-0a0b0c0d0e0f"
+    instance = {
+        "nvmlDeviceGetMigMode": 1,
+        "nvmlDeviceGetMaxMigDeviceCount": 1,
+        "nvmlDeviceGetMigDeviceHandleByIndex": 0,
+        "nvmlDeviceGetGpuInstanceId": 3,
+        "nvmlDeviceGetComputeInstanceId": 0,
+        "nvmlDeviceGetUUID": "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f",
+    }
+    bytes_ = {"cuDeviceGetUuid_v2(0)": {"status": 0, "outs": [uuid.replace("-", "")]}}
+    cuda = CUDA | {"cuDeviceGetCount": 1, "cuDeviceGetPCIBusId": "0000:01:00.0", **bytes_}
+    env = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
+    parent, part = found(ONE, libs=libs(cuda=cuda, nvml=NVML | instance), env=env).devices
+    assert (part.id, part.usable, part.visible) == ("0000:01:00.0/mig-3.0", True, visible)
+    assert ("cuda" in part.indices, "cuda" in parent.indices, parent.usable) == (visible, False, False)
 
 
 def test_sources_that_disagree_are_both_shown() -> None:
@@ -415,6 +452,12 @@ def test_a_memory_size_that_a_driver_claims_for_a_shared_memory_is_not_taken() -
     )
     device = the_gpu(files)
     assert (device.memory.reported_bytes, device.memory.usable_bytes) == (100 << 10, 60 << 10)
+
+
+def test_a_shared_memory_of_unknown_size_says_why() -> None:
+    answer = found(cards("000f:01:00.0", device="0x2e12") | NODES)
+    assert answer.devices[0].memory.reported_bytes is None
+    assert answer.unknown["/0/memory/reported_bytes"] == "the machine does not tell it"
 
 
 def test_a_gpu_that_cuda_calls_integrated_shares_the_memory() -> None:

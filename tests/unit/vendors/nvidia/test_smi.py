@@ -174,9 +174,10 @@ def test_entities_that_multiply_are_refused() -> None:
 
 def test_the_best_format_is_enough_and_what_it_lacks_comes_from_the_next() -> None:
     query = f"nvidia-smi {' '.join(smi._CSV)}"
-    report = smi.read(
-        host_of(commands={"nvidia-smi -q -x": FIXTURES["v13-vgpu"], query: "NVIDIA L40S-24Q, 590.44.01, 8.9\n"})
-    )
+    csv = "NVIDIA L40S-24Q, 590.44.01, 8.9\n"
+    host = host_of(commands={"nvidia-smi -q -x": FIXTURES["v13-vgpu"], query: csv, "nvidia-smi": "!timeout"})
+    report = smi.read(host)
+    assert "error" not in report
     (device,) = report["devices"]
     assert (report["driver"], device["arch"], device["memory"]["total"]) == ("590.44.01", "sm_89", 24576 * MIB)
 
