@@ -100,9 +100,7 @@ def memory(host: Host, node: str, driver: str) -> Memory | None:
     if driver == "i915":
         return _summed(parse_i915(_i915(host, node)))
     if driver == "xe":
-        found = _summed(parse_xe(_xe(host, node, _XE_REGIONS)))
-        config = parse_has_vram(_xe(host, node, _XE_CONFIG))
-        return None if found is None or config not in {None, found.local} else found
+        return _summed(parse_xe(_xe(host, node, _XE_REGIONS))) or _by_config(_xe(host, node, _XE_CONFIG))
     return None
 
 
@@ -142,6 +140,12 @@ def parse_has_vram(data: bytes) -> bool | None:
     if count < 2 or len(data) < XE_HEADER.size + 16:
         return None
     return bool(struct.unpack_from("=Q", data, XE_HEADER.size + 8)[0] & _HAS_VRAM)
+
+
+def _by_config(data: bytes) -> Memory | None:
+    """Whose memory it is, where that is all that xe tells."""
+    local = parse_has_vram(data)
+    return None if local is None else Memory(local=local, total=None, used=None, reachable=None, tiles=0)
 
 
 def _i915(host: Host, node: str) -> bytes:

@@ -42,7 +42,7 @@ def of_driver(id_: str, memory: Memory | None, version: str | None, why: str) ->
     if memory.local:
         facts |= {"/memory/used_bytes": memory.used} if memory.used is not None else {}
         facts |= {"/details/cpu_reachable_bytes": memory.reachable} if memory.reachable else {}
-        facts |= {"/details/tiles": memory.tiles}
+        facts |= {"/details/tiles": memory.tiles} if memory.tiles else {}
     unknown = {} if memory.total else {"/memory/reported_bytes": "the driver does not tell it"}
     return Evidence(id=id_, source=source, facts=facts, unknown=unknown | {"/memory/used_bytes": _UNTOLD_USE})
 

@@ -149,3 +149,26 @@ def test_a_length_that_is_none_is_a_refusal(length: int) -> None:
 def test_a_driver_that_is_neither_i915_nor_xe_is_not_asked() -> None:
     assert drm.memory(host_of(), NODE, "vfio-pci") is None
     assert drm.version(host_of(), NODE) is None
+
+
+def xe_ioctls(query: int, reply: bytes) -> dict[str, str]:
+    head = f"{NODE} {drm.XE_DEVICE_QUERY:#x}"
+    asked, sized, filled = (
+        struct.pack("<QIIQ16x", 0, query, size, place) for size, place in ((0, 0), (len(reply), 0), (len(reply), 40))
+    )
+    return {
+        f"{head} {asked.hex()}": sized.hex(),
+        f"{head} {(filled + bytes(len(reply))).hex()}": (filled + reply).hex(),
+    }
+
+
+def test_xe_is_asked_for_the_size_first_and_for_its_configuration_where_it_tells_no_regions() -> None:
+    regions = xe_ioctls(1, xe_reply((0, 100, 4), (1, 80, 8), (1, 80, 0)))
+    config = xe_ioctls(2, struct.pack("<II4Q", 4, 0, 0xE20B, 1, 65536, 48))
+    assert drm.memory(host_of(ioctls=regions | config), NODE, "xe") == drm.Memory(
+        local=True, total=160, used=8, reachable=40, tiles=2
+    )
+    assert drm.memory(host_of(ioctls=config), NODE, "xe") == drm.Memory(
+        local=True, total=None, used=None, reachable=None, tiles=0
+    )
+    assert drm.memory(host_of(), NODE, "xe") is None
