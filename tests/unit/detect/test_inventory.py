@@ -90,6 +90,13 @@ def test_a_gpu_that_is_listed_and_not_used_is_named_with_the_reason_and_what_tak
     assert [finding.device for finding in others] == ["0000:21:00.0", "0000:41:00.0", "0000:61:00.0"]
 
 
+def test_a_gpu_that_computes_in_parts_is_no_loss() -> None:
+    inventory = inventory_with_every_plug_in(ReplayHost(codec.from_json(Scene, HOSTS["nvidia-mig"])))
+    assert [device.usable for device in inventory.devices if device.kind == "gpu"] == [False, True, True]
+    assert inventory.findings == ()
+    assert inventory.picked.id == "0000:4b:00.0/mig-2.0"
+
+
 def test_integrated_graphics_are_listed_and_no_loss_since_they_are_never_taken() -> None:
     inventory = inventory_with_every_plug_in(ReplayHost(codec.from_json(Scene, HOSTS["intel-laptop"])))
     assert {device.kind for device in inventory.devices} == {"cpu", "gpu", "igpu", "npu"}
