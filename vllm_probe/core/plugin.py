@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.system import Host
+from vllm_probe.core.values import Kind
 
 API_VERSION = 1
 ENTRY_POINT_GROUP = "vllm_probe.vendors"
@@ -74,6 +75,7 @@ class VendorPlugin:
         probe: a `Probe`.
         checks: a tuple of `Check`, or null.
         adapter: a `HardwareAdapter` class, or null.
+        adapter_kinds: kinds of its devices that the adapter runs.
         pci_vendors: PCI vendor ids of its devices.
         signs: path patterns, or `system machine` as in `darwin aarch64`: where none of them holds and the bus shows no
             device of `pci_vendors`, the probe is not even imported. Null: it is always asked.
@@ -88,6 +90,7 @@ class VendorPlugin:
     probe: str
     checks: str | None = None
     adapter: str | None = None
+    adapter_kinds: tuple[Kind, ...] = ("cpu", "gpu", "igpu", "npu")
     pci_vendors: tuple[int, ...] = ()
     signs: tuple[str, ...] | None = None
     container: ContainerAccess = field(default_factory=ContainerAccess)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -204,20 +205,25 @@ class PortableDeviceManager:
                     findings.append(self._finding("PLG-07", name, reason))
                     continue
                 prefix = f"/{index}/"
-                found[device.id] = (
-                    device,
-                    {
-                        pointer.removeprefix(prefix): reason
-                        for pointer, reason in answer.unknown.items()
-                        if pointer.startswith(prefix)
-                    },
-                )
+                gaps = {
+                    pointer.removeprefix(prefix): reason
+                    for pointer, reason in answer.unknown.items()
+                    if pointer.startswith(prefix)
+                }
+                found[device.id] = self._adapted(name, device, gaps)
         ordered = [found[id_] for id_ in sorted(found)]
         return ProbeResult(
             devices=tuple(device for device, _ in ordered),
             findings=tuple(findings),
             unknown={f"/{i}/{key}": why for i, (_, unknown) in enumerate(ordered) for key, why in unknown.items()},
         )
+
+    def _adapted(self, name: str, device: Device, gaps: dict[str, str]) -> tuple[Device, dict[str, str]]:
+        """`device` with the adapter of the plug-in `name`, if that runs devices of this kind."""
+        plugin = next(plugin for plugin in self.plugins if plugin.name == name)
+        if device.adapter or plugin.adapter is None or device.kind not in plugin.adapter_kinds:
+            return device, gaps
+        return replace(device, adapter=name), {pointer: why for pointer, why in gaps.items() if pointer != "adapter"}
 
     def _finding(
         self, row: str, name: str, reason: str, evidence: Iterable[str] = (), distribution: str | None = None

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -233,3 +234,12 @@ def test_discovery_reads_the_variable_through_the_host(monkeypatch: pytest.Monke
     found = PortableDeviceManager.discover(HOST)
     assert [plugin.name for plugin in found.plugins] == ["null"]
     assert [device.id for device in found.probe_devices().devices] == ["null0"]
+
+
+def test_a_device_names_the_adapter_of_its_vendor_where_that_runs_its_kind() -> None:
+    named = plugin("acme", "two_cards", adapter="acme:Adapter")
+    found = manager(named).probe_devices()
+    assert {device.adapter for device in found.devices} == {"acme"}
+    assert not any(pointer.endswith("/adapter") for pointer in found.unknown)
+    other = manager(replace(named, adapter_kinds=("npu",))).probe_devices()
+    assert {device.adapter for device in other.devices} == {None}
