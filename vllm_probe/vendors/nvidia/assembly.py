@@ -1,14 +1,13 @@
 """Brings together what each source says of each GPU: values, MIG instances, numbers in CUDA and the verdict."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Device
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.evidence import Evidence, combine
 from vllm_probe.vendors.layer0 import Reading
-from vllm_probe.vendors.nvidia import PLUGIN, smi
+from vllm_probe.vendors.nvidia import smi
 from vllm_probe.vendors.nvidia.facts import MEMORY, evidence, named, parts, with_gaps, with_links
 from vllm_probe.vendors.nvidia.ordinals import card_of, numbered, ordinals
 from vllm_probe.vendors.nvidia.platforms import machine_memory, shares_memory, tegra_readings
@@ -24,12 +23,15 @@ def assemble(host: Host, shown: Sequence[Reading], reports: Reports, tool: Recor
     """`shown` with what the libraries and nvidia-smi say, each GPU before its MIG instances."""
     readings: list[Reading] = []
     records: dict[str, Record] = {}
-    for position, reading in enumerate(shown):
+    alive = [device.id for device, _ in shown if device.verdict.code != "unusable"] or [
+        device.id for device, _ in shown
+    ]
+    for reading in shown:
         device = reading[0]
-        nvml = named(device, _about(device, device.id, position, reports.nvml.get("devices", ())))
-        told = named(device, _about(device, nvml.get("id", device.id), position, tool["devices"]))
+        nvml = named(device, _about(device, device.id, alive, reports.nvml.get("devices", ())))
+        told = named(device, _about(device, nvml.get("id", device.id), alive, tool["devices"]))
         record = {**told, **nvml}
-        cuda = _about(device, record.get("id", device.id), position, reports.cuda.get("devices", ()))
+        cuda = _about(device, record.get("id", device.id), alive, reports.cuda.get("devices", ()))
         whole = _informed(host, reading, (nvml, told, cuda), reports, tool)
         records[device.id] = record
         readings += [whole, *parts(whole, _NVML if nvml.get("parts") else smi.SOURCE, record)]
@@ -53,9 +55,7 @@ def _with_verdicts(
         record = records.get(device.id, {})
         at_known_place = not device.id.startswith(("dxg:", "nvidia:")) or "id" in record
         seen = device.id in listed if listed is not None and at_known_place and device.id in records else None
-        device = judged(device, record, reports, seen=None if device.details.get("mig") else seen)  # noqa: PLW2901
-        gaps = {pointer: why for pointer, why in unknown.items() if pointer != "/adapter"}
-        found.append((replace(device, adapter=PLUGIN.name), gaps))
+        found.append((judged(device, record, reports, seen=None if device.details.get("mig") else seen), unknown))
     instances = [device for device, _ in found if "parent" in device.details]
     return [
         (split(device, [each for each in instances if each.details["parent"] == device.id]), unknown)
@@ -65,15 +65,18 @@ def _with_verdicts(
     ]
 
 
-def _about(device: Device, address: str, position: int, records: Sequence[Record]) -> Record:
-    """By address, or the number of its node; by place behind Windows and where the only record has no address."""
+def _about(device: Device, address: str, alive: Sequence[str], records: Sequence[Record]) -> Record:
+    """By address or the number of its node; by place where a library tells neither, or another address than Linux has.
+
+    `alive` are the devices of which a library can tell, in order.
+    """
     found = next((each for each in records if each.get("id") == address), None)
     if found is None and device.id.startswith("nvidia:"):
         found = next((each for each in records if each.get("minor") == int(device.id.partition(":")[2])), None)
-    if found is None and device.id.startswith("dxg:") and address == device.id:
-        found = next(iter(records[position : position + 1]), None)
-    alone = len(records) == 1 and (device.id.startswith("tegra:") or "id" not in records[0])
-    return found or (records[0] if alone else {})
+    elsewhere = device.id.startswith(("dxg:", "tegra:")) and address == device.id
+    if found is None and device.id in alive and (elsewhere or not any("id" in each for each in records)):
+        found = records[alive.index(device.id)] if len(records) == len(alive) else None
+    return found or {}
 
 
 def _informed(

@@ -317,6 +317,22 @@ def test_gpus_behind_windows_keep_their_architectures_where_cuda_orders_them_oth
     ]
 
 
+def test_a_value_without_an_address_is_that_of_the_card_that_the_driver_has() -> None:
+    files = cards("0000:01:00.0", driver="vfio-pci") | cards("0000:41:00.0", device="0xfffe") | NODES
+    libraries = libs(
+        cuda=CUDA | {"cuDeviceGetCount": 1, "compute_capability": 89}, nvml=NVML | {"nvmlDeviceGetCount": 1}
+    )
+    taken, other = found(files, libs=libraries).devices
+    assert (taken.memory.reported_bytes, other.memory.reported_bytes) == (None, 24 << 30)
+    assert (taken.arch, other.arch) == ("sm_86", "sm_89")
+
+
+def test_values_without_addresses_are_told_in_the_order_of_the_bus() -> None:
+    files = cards("0000:01:00.0", "0000:41:00.0", device="0xfffe") | NODES
+    libraries = libs(cuda=CUDA | {"cuDeviceGetCount": 2, "compute_capability": 89}, nvml=None)
+    assert [device.arch for device in found(files, libs=libraries).devices] == ["sm_89", "sm_89"]
+
+
 def test_a_card_without_a_driver_does_not_take_a_number_from_the_others() -> None:
     files = cards("0000:01:00.0", driver="vfio-pci") | cards("0000:41:00.0") | NODES
     taken, other = found(
