@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,7 +52,7 @@ class SearchResult:
         path: the file, or the folder when it holds no descriptor.
         used: whether this one is taken.
         reason: why, or why not.
-        capability: what it holds, null when it cannot be read.
+        capability: what it holds, null when it cannot be read, or ships with a release for another device.
     """
 
     place: Place
@@ -168,20 +169,31 @@ def find_descriptors(
             results.append(SearchResult(place=place, path=place.path, reason="no descriptor there"))
         for file in files:
             try:
-                capability = load_capability(file)
+                sketch = _sketch(file, file.stat().st_mtime_ns) if place.shipped else load_capability(file)
+                against = _mismatch(sketch, device, manager, place)
+                capability = None if against else load_capability(file) if place.shipped else sketch
             except ProbeError as error:
                 results.append(SearchResult(place=place, path=file, reason=str(error)))
                 continue
-            against = _mismatch(capability, device, manager, place) or (
-                _elsewhere(capability, device, place)
-                if capability.host_fingerprint not in {None, fingerprint}
-                else _stale(capability, device, torch)
-            )
+            if capability:
+                against = (
+                    _elsewhere(capability, device, place)
+                    if capability.host_fingerprint not in {None, fingerprint}
+                    else _stale(capability, device, torch)
+                )
             taken = any(result.used for result in results)
             reason = against or ("an earlier one is used" if taken else "describes the device")
             used = not against and not taken
             results.append(SearchResult(place=place, path=file, used=used, reason=reason, capability=capability))
     return tuple(results)
+
+
+@cache
+def _sketch(file: Path, changed_ns: int) -> Capability:  # noqa: ARG001 - of the key
+    """Whom the shipped document at `file` is for: the rest of its many values is read where it is for the device."""
+    value = read_json(file)
+    parts = {key: value[key] for key in ("device_type", "device", "memory", "host_fingerprint") if key in value}
+    return decode_capability({"compute_units": {}, "memory": {}, "dma": {}, **parts}, str(file))
 
 
 def datasheet_of(device: Device, manager: PortableDeviceManager, fingerprint: str) -> tuple[str, Capability] | None:
