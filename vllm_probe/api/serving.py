@@ -173,7 +173,8 @@ def _admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s:
     from vllm_probe.detect.select import default_device, select_device
     from vllm_probe.vendors.health import DriverHealthMonitor
 
-    manager, monitor = discover(host), DriverHealthMonitor(host)
+    manager = discover(host)
+    monitor = DriverHealthMonitor(manager)
     devices = judged_devices(manager)
     on, need = select_device(devices, config.device, manager), config.budget.requested_bytes
     health = monitor.snapshot(on, need)

@@ -82,6 +82,8 @@ class VendorPlugin:
         container: what a container needs.
         requires: optional programs or libraries that make it see more.
         capabilities: package folder with descriptors, as `package:folder`, or null.
+        health: a function of a `Host` that gives a `core.health.HealthReport` as JSON; it runs in a child process when
+            a device is about to be used, and wakes none. Null: only detection tells the state of its devices.
     """
 
     api_version: int
@@ -96,3 +98,4 @@ class VendorPlugin:
     container: ContainerAccess = field(default_factory=ContainerAccess)
     requires: tuple[str, ...] = ()
     capabilities: str | None = None
+    health: str | None = None

@@ -22,6 +22,12 @@ def read_identity(host: Host) -> Identity:
     return parse_identity(host.read_text("/proc/self/status") or "")
 
 
+def read_own_pid(host: Host) -> int | None:
+    """Number of this process."""
+    match = re.search(r"^Pid:\s*([0-9]{1,10})$", host.read_text("/proc/self/status") or "", re.MULTILINE)
+    return int(match[1]) if match else None
+
+
 def parse_identity(status: str) -> Identity:
     """Effective user and all groups in the text of `/proc/self/status`."""
     fields = dict(re.findall(r"^(Uid|Gid|Groups):([0-9 \t]*)$", status, re.MULTILINE))

@@ -206,7 +206,7 @@ def _judged(name: str, plugin: object, known: dict[str, VendorPlugin]) -> Vendor
         return "PLG-04", str(error)
     if plugin.name != name or not plugin.device_types:
         return "PLG-04", f"calls itself {plugin.name!r} with the device types {plugin.device_types!r}"
-    names = (plugin.probe, plugin.checks, plugin.adapter, plugin.capabilities)
+    names = (plugin.probe, plugin.checks, plugin.adapter, plugin.capabilities, plugin.health)
     missing = [text for text in names if text is not None and not _resolvable(text)]
     return ("PLG-04", f"names {missing[0]!r}, which is not here") if missing else plugin
 
