@@ -25,14 +25,14 @@ _CORES = {"cube_cores": 0, "vector_cores": 1, "l2_bytes": 2}
 def read(host: Host) -> Record:
     """Whether ACL can be initialised, and the devices that ASCEND_RT_VISIBLE_DEVICES leaves, in its order.
 
-    `status` is aclInit's, `count_status` that of counting, in whose place there are no `devices`; `by_path` is the
-    folder where it was found although the loader did not find it.
+    `status` is aclInit's, `count_status` that of counting, in whose place there are no `devices`; `script` is what
+    CANN's libraries are found by where the loader did not find them.
 
     Raises:
         LibraryUnavailable: it cannot be loaded.
     """
-    library, folder = _load(host)
-    report: Record = {"by_path": folder} if folder else {}
+    library, script = _load(host)
+    report: Record = {"script": script} if script else {}
     status = _try(library, "aclInit", None)
     if status not in {None, 0, ACL_REPEATED}:
         return report | {"status": status}
@@ -103,7 +103,7 @@ def _try(library: Library, symbol: str, *arguments: object) -> int | None:
 
 
 def _load(host: Host) -> tuple[Library, str | None]:
-    """The library, and its folder where only the full path finds it: CANN's set_env.sh was not read."""
+    """The library, and CANN's set_env.sh where only the full path finds it, because that was not read."""
     try:
         return host.library(_NAME), None
     except LibraryUnavailable as error:
@@ -111,5 +111,6 @@ def _load(host: Host) -> tuple[Library, str | None]:
             raise
         for root in cann_roots(host):
             if host.exists(f"{root}/lib64/{_NAME}"):
-                return host.library(f"{root}/lib64/{_NAME}"), root
+                scripts = (f"{root}/set_env.sh", f"{root.removesuffix('/latest')}/set_env.sh")
+                return host.library(f"{root}/lib64/{_NAME}"), next(filter(host.exists, scripts), scripts[-1])
         raise

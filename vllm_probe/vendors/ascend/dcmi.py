@@ -17,7 +17,7 @@ Question: TypeAlias = Callable[["Dcmi", Place], Any]
 _NAME = "libdcmi.so"
 _FOLDERS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64", "/usr/local/Ascend/driver/lib64/driver")
 _MIB = 1 << 20
-_MOST_PROCESSES = 64
+_MOST_PROCESSES, _MOST_DEVICES = 64, 1023
 HEALTH = ("ok", "warning", "alarm", "critical")
 """Words of npu-smi for dcmi_get_device_health; 0xFFFFFFFF is a chip that was not started."""
 _NOT_STARTED = 0xFFFFFFFF
@@ -145,28 +145,35 @@ def _processes(dcmi: Dcmi, place: Place) -> list[dict[str, Any]]:
 
 
 def _percent(dcmi: Dcmi, place: Place) -> int | None:
-    rate = dcmi.number("dcmi_get_device_utilization_rate", *place, _AICORE, kind=c_uint)
-    return rate if rate <= 100 else None
+    return _within(dcmi.number("dcmi_get_device_utilization_rate", *place, _AICORE, kind=c_uint), 0, 100)
+
+
+def _celsius(dcmi: Dcmi, place: Place) -> int | None:
+    return _within(dcmi.number("dcmi_get_device_temperature", *place), -99, 199)
 
 
 def _watts(dcmi: Dcmi, place: Place) -> float | None:
     """DCMI counts tenths; the second chip of a card has 0."""
-    return dcmi.number("dcmi_get_device_power_info", *place) / 10 or None
+    tenths = _within(dcmi.number("dcmi_get_device_power_info", *place), 1, 99999)
+    return tenths / 10 if tenths else None
 
 
 def _clock(which: int) -> Question:
-    return lambda dcmi, place: dcmi.number("dcmi_get_device_frequency", *place, which, kind=c_uint) or None
+    return lambda dcmi, place: _within(dcmi.number("dcmi_get_device_frequency", *place, which, kind=c_uint), 1, 99999)
 
 
-def _logic(dcmi: Dcmi, place: Place) -> int:
+def _logic(dcmi: Dcmi, place: Place) -> int | None:
     logic = c_int()
     dcmi.call("dcmi_get_device_logic_id", byref(logic), *place)
-    return logic.value
+    return _within(logic.value, 0, _MOST_DEVICES)
 
 
-def _phy(dcmi: Dcmi, place: Place) -> int:
+def _phy(dcmi: Dcmi, place: Place) -> int | None:
     """The number N of the chip's /dev/davinciN."""
-    return dcmi.number("dcmi_get_device_phyid_from_logicid", _logic(dcmi, place), kind=c_uint)
+    logic = _logic(dcmi, place)
+    if logic is None:
+        return None
+    return _within(dcmi.number("dcmi_get_device_phyid_from_logicid", logic, kind=c_uint), 0, _MOST_DEVICES)
 
 
 FIELDS: dict[str, Question] = {
@@ -177,7 +184,7 @@ FIELDS: dict[str, Question] = {
     "logic": _logic,
     "phy": _phy,
     "utilization": _percent,
-    "temperature_c": lambda dcmi, place: dcmi.number("dcmi_get_device_temperature", *place),
+    "temperature_c": _celsius,
     "power_w": _watts,
     "aicore_clock_mhz": _clock(_AICORE_NOW),
     "aicore_clock_max_mhz": _clock(_AICORE_MOST),
@@ -187,6 +194,11 @@ LIVE = (
     *("pci", "memory_info", "health", "utilization", "temperature_c", "power_w", "aicore_clock_mhz"),
     *("aicore_clock_max_mhz", "processes", "phy"),
 )
+
+
+def _within(value: int, least: int, most: int) -> int | None:
+    """`value`, or null where it stands for unknown."""
+    return value if least <= value <= most else None
 
 
 def _text(value: bytes) -> str | None:

@@ -11,8 +11,11 @@ from typing import Any, TypeAlias
 
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host
+from vllm_probe.vendors.ascend import PLUGIN
 from vllm_probe.vendors.ascend.codes import LOST, NO_FUNCTION, dcmi_meaning
 from vllm_probe.vendors.ascend.dcmi import FIELDS, LIVE, Dcmi, Place, Question, Refused, load
+from vllm_probe.vendors.ascend.places import units_of
+from vllm_probe.vendors.layer0 import bus_devices
 
 Record: TypeAlias = dict[str, Any]
 
@@ -31,9 +34,9 @@ def read(host: Host) -> Record:
 
 
 def health(host: Host) -> Record:
-    """What changes from moment to moment, by `<card>.<chip>` and by bus address where it is the chip's alone.
+    """What changes from moment to moment, by device id, with few questions and no context.
 
-    A device has what is known of `free_bytes`, `used_bytes`, `processes` (pid, bytes, kind), `utilization`,
+    A device has what is known of `free_bytes`, `used_bytes`, `processes` (pid, bytes, kind), `health`, `utilization`,
     `temperature_c`, `power_w`, `aicore_clock_mhz` and `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
 
     Raises:
@@ -42,14 +45,8 @@ def health(host: Host) -> Record:
     report = _session(host, {name: FIELDS[name] for name in LIVE})
     if report["status"]:
         return {"lost": dcmi_meaning(report["status"]).text, "devices": {}}
-    devices = report["devices"]
-    addresses = [device.get("id") for device in devices]
-    named: Record = {}
-    for device in devices:
-        alone = addresses.count(device.get("id")) == 1
-        address = device.get("id") if alone or "id" not in device else f"{device['id']}/chip-{device['chip']}"
-        named[address or f"ascend:{device.get('phy', device['card'])}"] = _moment(device)
-    return {"devices": named}
+    units = units_of(bus_devices(host, PLUGIN), report["devices"], (), told=True)
+    return {"devices": {unit.id: _moment(unit.record) for unit in units if unit.dcmi}}
 
 
 def _moment(device: Record) -> Record:

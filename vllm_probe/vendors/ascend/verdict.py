@@ -159,15 +159,13 @@ def _without_cann(device: Device, machine: Machine) -> str:
 
 
 def _limits(unit: Unit, machine: Machine) -> Sequence[str]:
-    record, folder = unit.record, machine.reports.acl.report.get("by_path")
+    record, script = unit.record, machine.reports.acl.report.get("script")
     found = []
     if machine.reports.status:
         meaning = dcmi_meaning(machine.reports.status)
         found.append(f"CANN works although DCMI fails, so its health is not known: {meaning.text}")
-    if folder:
-        found.append(
-            f"the loader does not find CANN in {folder}: run `source {folder}/set_env.sh` before torch or vLLM"
-        )
+    if script:
+        found.append(f"the loader does not find CANN: run `source {script}` before torch or vLLM")
     if record.get("health") in {"warning", "alarm"}:
         found.append(f"its health is {record['health']}: {_health_fix(record)}")
     if record.get("compatibility", "OK").upper() != "OK":

@@ -1,0 +1,70 @@
+"""DCMI on recorded machines: what a recording by hand means."""
+
+import pytest
+
+from tests.unit.vendors.ascend.hosts import CARD, DCMI, MIB, host_of, libs
+from vllm_probe.core.errors import LibraryUnavailable
+from vllm_probe.vendors.ascend.lib import health, read
+
+
+def test_cards_that_are_only_counted_are_numbered_from_0() -> None:
+    report = read(host_of(CARD, libs=libs(DCMI | {"dcmi_get_card_list": 2})))
+    assert [(each["card"], each["chip"]) for each in report["devices"]] == [(0, 0), (1, 0)]
+    assert report["driver"] == "25.0.1"
+    assert report["devices"][0]["name"] == "910B4"
+    assert report["devices"][0]["memory"] == {"total": 32768 * MIB, "used": 2768 * MIB}
+
+
+def test_a_driver_that_cannot_list_its_cards_cannot_be_asked() -> None:
+    with pytest.raises(LibraryUnavailable, match="cannot list its cards"):
+        read(host_of(CARD, libs=libs({"dcmi_init": 0})))
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "absent"),
+    [
+        ("dcmi_get_device_temperature", -8255, "temperature_c"),
+        ("dcmi_get_device_temperature", 0x7FFFFFFF, "temperature_c"),
+        ("dcmi_get_device_power_info", -1, "power_w"),
+        ("dcmi_get_device_power_info", 0, "power_w"),
+        ("dcmi_get_device_utilization_rate", 0xFFFFFFFF, "utilization"),
+        ("dcmi_get_device_frequency", 0, "aicore_clock_mhz"),
+        ("dcmi_get_device_frequency", 0xFFFFFFFF, "aicore_clock_max_mhz"),
+        ("dcmi_get_device_logic_id", -1, "logic"),
+        ("dcmi_get_device_phyid_from_logicid", 0xFFFFFFFF, "phy"),
+        ("dcmi_get_device_health", 9, "health"),
+    ],
+)
+def test_a_number_that_cannot_be_is_unknown(function: str, value: int, absent: str) -> None:
+    (device,) = read(host_of(CARD, libs=libs(DCMI | {function: value})))["devices"]
+    assert absent not in device
+
+
+@pytest.mark.parametrize("status", [-8005, -8020])
+def test_the_status_of_a_driver_that_fails_is_the_report(status: int) -> None:
+    assert read(host_of(CARD, libs=libs({"dcmi_init": status}))) == {"status": status}
+
+
+def test_a_recording_that_has_the_card_alone_makes_no_lost_device_of_it() -> None:
+    (device,) = read(host_of(CARD, libs=libs({"dcmi_init": 0, "dcmi_get_card_list": 1})))["devices"]
+    assert "status" not in device
+    assert device["failed"]["memory_info"] == -99998
+
+
+def test_a_library_in_a_folder_of_its_own_is_found() -> None:
+    path = "/usr/local/dcmi/libdcmi.so"
+    host = host_of(CARD | {path: ""}, libs={path: libs(DCMI)["libdcmi.so"]})
+    assert read(host)["status"] == 0
+
+
+def test_health_is_by_the_ids_of_the_inventory_and_has_what_changes() -> None:
+    found = health(host_of(CARD, libs=libs(DCMI)))["devices"]
+    assert list(found) == ["0000:c1:00.0"]
+    device = found["0000:c1:00.0"]
+    assert (device["free_bytes"], device["used_bytes"]) == (30000 * MIB, 2768 * MIB)
+    assert (device["health"], device["utilization"], device["power_w"]) == ("ok", 3, 88.7)
+    assert "name" not in device
+
+
+def test_a_driver_that_fails_has_lost_all() -> None:
+    assert health(host_of(CARD, libs=libs({"dcmi_init": -8020}))) == {"lost": "the device is occupied", "devices": {}}
