@@ -115,7 +115,7 @@ def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
     for device in devices:
         if device.verdict.code == "unknown":
             yield f"{device.id} ({device.name or device.vendor}): {device.verdict.reason}"
-    listed = {device.id for device in devices}
+    listed = {device.id.partition("/")[0] for device in devices}
     for function in accelerators(host):
         if function.kind and function.address not in listed:
             yield f"{function.address} ({function.label}): no plug-in installed here examines it"

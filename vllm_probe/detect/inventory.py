@@ -112,7 +112,7 @@ def _lost(
     inside = container_kind(host) in CONTAINERS
     fallback = "nothing" if picked is None else "CPU" if picked.kind == "cpu" else picked.id
     reasons = {finding.device: finding for finding in refused}
-    listed = {device.id: device for device in devices}
+    listed = {device.id.partition("/")[0] for device in devices}  # a part stands for its function
     covered = {vendor: plugin.name for plugin in manager.plugins for vendor in plugin.pci_vendors}
     for function in accelerators(host):
         finding = reasons.get(function.address)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.detect.scenes import HOSTS, STAMP
 from tests.unit.vendors.ascend.hosts import (
     ACL,
     BUS,
@@ -19,6 +20,13 @@ from tests.unit.vendors.ascend.hosts import (
     recorded,
     the_card,
 )
+from vllm_probe.core import codec
+from vllm_probe.core.scene import Scene
+from vllm_probe.detect.doctor import diagnose
+from vllm_probe.detect.inventory import take_inventory
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.plugins import discover_plugins
+from vllm_probe.vendors.registry import PortableDeviceManager
 
 CANN = {"/usr/local/Ascend/ascend-toolkit/latest/aarch64-linux/ascend_toolkit_install.info": "version=8.2.RC1\n"}
 WORKING = libs(DCMI, ACL)
@@ -255,6 +263,13 @@ def test_the_chips_of_a_card_share_its_function_and_have_nodes_of_their_own() ->
     assert [first.indices["davinci"], second.indices["davinci"]] == [0, 1]
     assert (first.memory.reported_bytes, second.memory.reported_bytes) == (46430945280, 45815431168)
     assert second.details["processes"] == [{"pid": 4242, "bytes": 120 * MIB, "kind": "compute"}]
+
+
+def test_the_function_of_such_a_card_is_not_said_to_be_missing() -> None:
+    host = ReplayHost(codec.from_json(Scene, HOSTS["ascend-300i-duo"]))
+    manager = PortableDeviceManager(host, discover_plugins(None).plugins)
+    assert take_inventory(host, manager, STAMP, lambda _: None).findings == ()
+    assert diagnose(host, manager, STAMP).not_checked == ()
 
 
 def test_the_memory_of_a_board_without_a_bus_is_the_machines_and_no_more_than_that_is_usable() -> None:
