@@ -220,7 +220,7 @@ def test_a_machine_is_judged_by_both_libraries() -> None:
 def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(
     how: str, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(asking, "DCMI_S", 2.0)
     monkeypatch.setenv(f"FAKE_{function}", how)
     monkeypatch.setenv("FAKE_count", "2")
     begin = time.monotonic()
@@ -246,7 +246,7 @@ def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(
 def test_an_acl_that_fails_leaves_the_facts_of_dcmi(
     function: str, said: str, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(asking, "ACL_S", 2.0)
     monkeypatch.setenv(f"FAKE_{function}", said)
     for device in probe(machine()).devices:
         assert (device.usable, device.verdict.code) == (False, code)

@@ -12,7 +12,8 @@ from vllm_probe.vendors.ascend.codes import dcmi_meaning
 Record: TypeAlias = dict[str, Any]
 
 _FOLDER = "vllm_probe.vendors.ascend"
-_TIMEOUT_S = 5.0
+DCMI_S, ACL_S, MEMORY_S = 3.5, 6.5, 2.5
+"""ACL is asked while DCMI and then npu-smi are, its memory after them: all of it ends before the probe's own limit."""
 
 
 class Answer(NamedTuple):
@@ -58,15 +59,15 @@ class Reports:
 def ask(host: Host) -> Reports:
     """What they say; one that hangs, crashes or is missing leaves what the others report."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        later = pool.submit(_answer, host, "acl:read", "ACL")
-        dcmi = _answer(host, "lib:read", "DCMI")
+        later = pool.submit(_answer, host, "acl:read", "ACL", ACL_S)
+        dcmi = _answer(host, "lib:read", "DCMI", DCMI_S)
         tool = smi.read(host) if _lacking(dcmi.report) else None
         return Reports(dcmi=dcmi, acl=later.result(), smi=tool)
 
 
 def ask_memory(host: Host) -> list[Record]:
     """Free and total bytes of each device that ACL shows, which makes a context on it for a moment."""
-    report = _answer(host, "acl:memory", "ACL").report
+    report = _answer(host, "acl:memory", "ACL", MEMORY_S).report
     devices: list[Record] = report.get("devices", [])
     return devices
 
@@ -81,12 +82,12 @@ def _lacking(report: Record) -> bool:
     return not report["devices"] or any(key not in each for each in report["devices"] for key in due)
 
 
-def _answer(host: Host, function: str, name: str) -> Answer:
+def _answer(host: Host, function: str, name: str, timeout_s: float) -> Answer:
     whole = f"{_FOLDER}.{function}"
     try:
-        return Answer(host.isolated(whole, _TIMEOUT_S))
+        return Answer(host.isolated(whole, timeout_s))
     except LibraryTimeout:
-        return Answer({}, "late", f"{name} did not answer within {_TIMEOUT_S:g} s")
+        return Answer({}, "late", f"{name} did not answer within {timeout_s:g} s")
     except LibraryUnavailable as error:
         text = str(error)
         absent = "cannot open shared object file: No such file" in text and text.startswith(("libdcmi", "libascendcl"))

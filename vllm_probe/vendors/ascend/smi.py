@@ -11,7 +11,7 @@ Record: TypeAlias = dict[str, Any]
 
 SOURCE = "npu-smi"
 _PROGRAMS = (SOURCE, "/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi")
-_TIMEOUT_S = 5.0
+TIMEOUT_S = 3.0
 _MOST_CARDS = 64
 _BLOCKS = ("usages", "board")
 _BY_CARD = ("board", "usages", "memory", "common", "health", "product")
@@ -60,7 +60,7 @@ class _Asker:
     """Runs npu-smi within one time limit for all that is asked; what comes too late is an empty text."""
 
     def __init__(self, host: Host) -> None:
-        self._host, self._deadline = host, host.now() + _TIMEOUT_S
+        self._host, self._deadline = host, host.now() + TIMEOUT_S
         self.error: str | None = None
 
     def ask(self, *options: str) -> str:
@@ -70,7 +70,7 @@ class _Asker:
             return ""
         ended = self._run(options, left)
         if ended.status == "timeout":
-            self.error = f"npu-smi did not answer in {_TIMEOUT_S:g} s"
+            self.error = f"npu-smi did not answer in {TIMEOUT_S:g} s"
         elif ended.status == "missing":
             self.error = "there is no npu-smi"
         return f"{ended.stdout}\n{ended.stderr}" if ended.status == "exited" else ""
