@@ -1,6 +1,5 @@
 """Layer 2: npu-smi, where DCMI did not answer, and for what it lacks."""
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from vllm_probe.core.system import CommandResult, Host
@@ -49,11 +48,7 @@ def _joined(devices: list[Record], more: list[Record]) -> list[Record]:
     for each in more:
         place = (each.get("card", -1), each.get("chip", 0))
         extra[place] = each | extra.get(place, {})
-    return [_filled(extra.get((each["card"], each["chip"]), {}), each) for each in devices]
-
-
-def _filled(extra: Mapping[str, Any], device: Record) -> Record:
-    return {**extra, **device}
+    return [{**extra.get((each["card"], each["chip"]), {}), **each} for each in devices]
 
 
 class _Asker:

@@ -13,7 +13,6 @@ _VALUES = re.compile(r"(?:[0-9]{1,9}|-|NA|N/A)\s*/\s*(?:[0-9]{1,9}|-|NA|N/A)(?=\
 """A pair such as `2870 / 32768` or `1460/ 44280` is one value."""
 _PAIR = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{1,9})")
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_VERSION = re.compile(r"\|\s*npu-smi\s+\S{1,64}\s+Version:\s*([0-9][\w.+-]{0,63})")
 _STATUS = re.compile(r"\bret(?: is|=|:)\s{0,4}(-8[0-9]{3})\b")
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _BLANK = {"", "NA", "N/A", "-"}
@@ -21,12 +20,11 @@ HEALTH = {"ok", "warning", "alarm", "critical"}
 
 
 def parse_table(text: str) -> dict[str, Any]:
-    """`version` and `devices`, one for each chip, in the form of DCMI's report.
+    """`devices`, one for each chip, in the form of DCMI's report.
 
     The pair below Hugepages-Usage is no memory of the device. Of Memory-Usage and HBM-Usage the second is the device's,
     unless its total is 0. A card of which the chip's row is missing is listed with what its own row says.
     """
-    version = _VERSION.search(text[: 1 << 14])
     first, second, columns = Cells(), Cells(), Cells()
     devices: list[dict[str, Any]] = []
     processes: list[dict[str, Any]] | None = None
@@ -44,8 +42,7 @@ def parse_table(text: str) -> dict[str, Any]:
     for device in devices if processes is not None else ():
         place = (device["card"], device.setdefault("chip", 0))
         device["processes"] = [each["row"] for each in processes or () if each["place"] == place]
-    devices = [{"chip": 0} | device for device in devices]
-    return {"devices": devices} | ({"version": version[1]} if version else {})
+    return {"devices": [{"chip": 0} | device for device in devices]}
 
 
 def parse_error(text: str) -> int | None:

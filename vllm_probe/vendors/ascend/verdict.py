@@ -74,13 +74,14 @@ def judged(device: Device, unit: Unit, machine: Machine) -> Device:
 
 
 def _of_nodes(device: Device, unit: Unit, machine: Machine) -> Verdict | None:
-    """What keeps this process from the device's own node, where that is known."""
+    """What keeps this process from the device's own node, where that is known; a virtual NPU's has another number."""
     if node_number(unit) is None:
         return None
     own = device.details["nodes"][-1]
     if own["path"] in machine.denials:
         return _unusable(Meaning(machine.denials[own["path"]]))
-    return _unusable(_not_given(own["path"], machine)) if own["state"] == "absent" else None
+    lacking = own["state"] == "absent" and not _shown_by_acl(device, machine)
+    return _unusable(_not_given(own["path"], machine)) if lacking else None
 
 
 def _of_driver(device: Device, unit: Unit, machine: Machine) -> Verdict | None:

@@ -188,10 +188,16 @@ def devices_of_a_server(files: dict[str, str] | None = None, **facts: Any) -> di
 
 
 def test_a_container_that_was_not_given_a_node_is_told_which() -> None:
-    found = devices_of_a_server(CONTAINER | {"/dev/davinci1": "!absent"})
+    found = devices_of_a_server(CONTAINER | {"/dev/davinci1": "!absent"}, libs=libs(acl=ACL))
     assert found["0000:c1:00.0"].usable
     assert not found["0000:c2:00.0"].usable
     assert "start it with `--device /dev/davinci1` too" in found["0000:c2:00.0"].verdict.reason
+
+
+def test_a_virtual_npu_whose_node_has_a_number_of_its_own_is_usable() -> None:
+    files = {path: text for path, text in CARD.items() if path != "/dev/davinci0"}
+    device = the_card(files | CONTAINER | {"/dev/davinci100": CARD["/dev/davinci0"]}, libs=WORKING)
+    assert device.usable
 
 
 def test_a_node_that_this_process_may_not_open_costs_its_own_device_only() -> None:

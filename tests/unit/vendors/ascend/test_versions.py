@@ -1,6 +1,8 @@
 """Versions in the files of installers."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.vendors.ascend.hosts import host_of
 from vllm_probe.vendors.ascend.versions import cann_roots, parse_version, read_versions
@@ -20,6 +22,12 @@ TOOLKIT = "/usr/local/Ascend/ascend-toolkit/latest/x86_64-linux/ascend_toolkit_i
 )
 def test_the_version_is_the_line_of_that_name(text: str, version: str | None) -> None:
     assert parse_version(text) == version
+
+
+@given(st.text() | st.text(alphabet="Vversion=0.1\n\"' ").map(lambda text: f"Version={text}"))
+def test_any_text_gives_a_version_that_begins_with_a_number_or_none(text: str) -> None:
+    version = parse_version(text)
+    assert version is None or version[0].isdigit()
 
 
 def test_each_version_comes_with_its_file() -> None:
