@@ -51,6 +51,12 @@ def test_a_recording_that_has_the_card_alone_makes_no_lost_device_of_it() -> Non
     assert device["failed"]["memory_info"] == -99998
 
 
+def test_one_question_that_fails_loses_no_device() -> None:
+    (device,) = read(host_of(CARD, libs=libs(DCMI | {"dcmi_get_device_pcie_info": -8012})))["devices"]
+    assert "status" not in device
+    assert device["failed"]["pci"] == -8012
+
+
 def test_a_library_in_a_folder_of_its_own_is_found() -> None:
     path = "/usr/local/dcmi/libdcmi.so"
     host = host_of(CARD | {path: ""}, libs={path: libs(DCMI)["libdcmi.so"]})

@@ -61,6 +61,18 @@ def test_hugepages_are_no_memory_of_the_device() -> None:
     assert "memory" not in device
 
 
+def test_of_two_pairs_the_device_has_its_hbm() -> None:
+    (device,) = parse_table(TABLE.replace("0    / 0          2768", "100 / 2000         2768"))["devices"]
+    assert device["memory"]["total"] == 32768 * MIB
+
+
+def test_a_power_of_zero_is_unknown_and_a_use_of_zero_is_known() -> None:
+    text = TABLE.replace("88.7", "0.0 ").replace("| 3           0", "| 0           0")
+    (device,) = parse_table(text)["devices"]
+    assert "power_w" not in device
+    assert device["utilization"] == 0
+
+
 def test_memory_below_the_first_word_counts_where_the_chip_has_no_hbm() -> None:
     (device,) = parse_table(TABLE.replace("0    / 0          2768 / 32768", "1530 / 15609     0 / 0"))["devices"]
     assert device["memory"] == {"total": 15609 * MIB, "used": 1530 * MIB}
