@@ -147,10 +147,12 @@ class Choice:
     Attributes:
         id: device id, null when none would be picked.
         reason: one sentence.
+        others: id of every other device to why it would not be picked.
     """
 
     id: str | None
     reason: str
+    others: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,12 @@ from vllm_probe.core.plugin import Check
 from vllm_probe.core.rows import Row
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import container, runtime, toolkit
+from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
 from vllm_probe.detect.verdict import SEVERITIES, judge
 from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
-from vllm_probe.vendors.software import container_kind
+from vllm_probe.vendors.software import container_kind, read_software
 
 CHECKS: tuple[Check, ...] = (*container.CHECKS, *toolkit.CHECKS, *runtime.CHECKS)
 
@@ -57,7 +58,8 @@ def diagnose(
             key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
         )
     )
-    judged = tuple(judge(device, findings) for device in probed.devices)
+    software = read_software(host)
+    judged = tuple(judge(weigh(device, software), findings) for device in probed.devices)
     return Diagnosis(
         schema_version="1.0",
         **stamp.header(),

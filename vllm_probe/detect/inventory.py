@@ -9,7 +9,9 @@ from vllm_probe.core.rows import Row
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks.container import CONTAINERS, node_access
 from vllm_probe.detect.checks.toolkit import nvidia_nodes
-from vllm_probe.detect.select import default_device
+from vllm_probe.detect.engine_pick import vllm_choice, vllm_vendor
+from vllm_probe.detect.select import default_choice
+from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.verdict import judge
 from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
@@ -22,7 +24,6 @@ _HINTS = {
 }
 _SLOWDOWN = "predicted slowdown: unknown, the device was never measured here"
 _NEUTRAL_NODES = ("/dev/dxg", "/dev/accel/accel*")  # whose device no name tells
-_RUNTIME_INDICES = ("cuda", "hip", "xpu", "npu")
 _UNHANDLED = Row(
     "PLG-09",
     "degrades",
@@ -49,11 +50,14 @@ def take_inventory(
     software = read_software(host)
     refused = [*node_access(host, probed.devices, ""), *nvidia_nodes(host, probed.devices, "")]
     devices = tuple(
-        replace(judge(device, (*probed.findings, *refused)), descriptor=descriptor_of(device))
+        replace(judge(weigh(device, software), (*probed.findings, *refused)), descriptor=descriptor_of(device))
         for device in probed.devices
     )
-    picked = default_device(devices)
-    picks = {"picked": _choice(picked), "vllm_pick": vllm_choice(devices, software.vllm)}
+    picks = {
+        "picked": default_choice(devices),
+        "vllm_pick": vllm_choice(devices, software.vllm, vllm_vendor(host, software)),
+    }
+    picked = next((device for device in devices if device.id == picks["picked"].id), None)
     platform = host.platform()
     return Inventory(
         schema_version="1.0",
@@ -67,38 +71,6 @@ def take_inventory(
         unknown={f"/devices{pointer}": reason for pointer, reason in probed.unknown.items()}
         | dict(_why_null(devices, software, picks)),
     )
-
-
-def vllm_choice(devices: tuple[Device, ...], vllm: str | None) -> Choice:
-    """What an installed vLLM would take: a CPU build the CPU, any other the first device of its runtime's order."""
-    cpu = next((device for device in devices if device.kind == "cpu"), None)
-    cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible]
-    others = [device for device in cards if device.usable]
-    if vllm is None:
-        build = f"the build for {(others or cards)[0].vendor}" if cards else "its CPU build"
-        return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}")
-    if "cpu" in vllm:
-        return Choice(id=cpu.id if cpu else None, reason=f"vLLM {vllm} is a CPU build")
-    unjudged = next((device for device in cards if device.verdict.code == "unknown"), None)
-    if not others and unjudged:
-        reason = (
-            f"vLLM {vllm} takes the first device in the order of its driver; whether {unjudged.id} works is unknown"
-        )
-        return Choice(id=None, reason=reason)
-    if not others:
-        reason = f"vLLM {vllm} is no CPU build and finds no accelerator: it stops with `Failed to infer device type`"
-        return Choice(id=None, reason=f"{reason}; its CPU build would take the CPU")
-    first = min(others, key=lambda device: (_runtime_index(device), device.id))
-    return Choice(id=first.id, reason=f"vLLM {vllm} takes the first device in the order of its driver")
-
-
-def _choice(picked: Device | None) -> Choice:
-    if picked is None:
-        return Choice(id=None, reason="no device is usable")
-    reason = (
-        "no usable GPU or NPU, so the CPU" if picked.kind == "cpu" else f"the usable {picked.kind} with most memory"
-    )
-    return Choice(id=picked.id, reason=reason)
 
 
 def _lost(
@@ -136,10 +108,6 @@ def _lost(
     known = {fact["path"] for device in devices for fact in device.details.get("nodes", ())}
     for node in (path for pattern in _NEUTRAL_NODES for path in host.glob(pattern) if path not in known):
         yield _UNKNOWN.finding(None, (f"{node}: no device listed here has it",), label="device node", address=node)
-
-
-def _runtime_index(device: Device) -> int:
-    return min((device.indices[name] for name in _RUNTIME_INDICES if name in device.indices), default=1 << 16)
 
 
 def _why_null(devices: tuple[Device, ...], software: Software, picks: dict[str, Choice]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from vllm_probe.core.device import Device
+from vllm_probe.core.device import Choice, Device
 from vllm_probe.core.errors import BadUsage, DeviceNotFound, DeviceUnavailable
 from vllm_probe.vendors.registry import PortableDeviceManager
 
@@ -14,6 +14,23 @@ def default_device(devices: Sequence[Device]) -> Device | None:
     """A usable gpu before npu before cpu, then the one with more usable memory, then by id; never an igpu."""
     usable = (device for device in devices if device.usable and device.visible and device.kind in _PICKED_KINDS)
     return min(usable, key=_rank, default=None)
+
+
+def default_choice(devices: Sequence[Device]) -> Choice:
+    """The default device, why it, and why none of the others."""
+    picked = default_device(devices)
+    others = {device.id: _why_not(device, picked) for device in devices if device is not picked}
+    if picked is None:
+        return Choice(id=None, reason="no device is usable", others=others)
+    reason = (
+        "no usable GPU or NPU, so the CPU" if picked.kind == "cpu" else f"the usable {picked.kind} with most memory"
+    )
+    return Choice(id=picked.id, reason=reason, others=others)
+
+
+def unfit(device: Device) -> str | None:
+    """Why a device cannot be taken at all, null when it can."""
+    return None if device.usable and device.visible else device.verdict.reason
 
 
 def select_device(devices: Sequence[Device], wanted: str | None, manager: PortableDeviceManager) -> Device:
@@ -51,6 +68,17 @@ def _first_usable(word: str, family: Sequence[Device]) -> Device:
             return device
     reason = f"{family[0].id}: {family[0].verdict.reason}"
     raise DeviceUnavailable(f"no {word} device is usable; {reason}", hint="run `vllm-probe doctor`")
+
+
+def _why_not(device: Device, picked: Device | None) -> str:
+    if (reason := unfit(device)) is not None:
+        return reason
+    if picked is None or device.kind not in _PICKED_KINDS:
+        return "an integrated GPU is only taken when --device names it"
+    if device.kind != picked.kind:
+        return f"a usable {picked.kind} goes before it"
+    less = (device.memory.usable_bytes or 0) < (picked.memory.usable_bytes or 0)
+    return f"{picked.id} has more usable memory" if less else f"it has no more usable memory than {picked.id}"
 
 
 def _rank(device: Device) -> tuple[int, int, str]:

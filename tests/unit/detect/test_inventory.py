@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,17 +6,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.unit.detect.scenes import HOSTS, SHARED, STAMP, host_of, inventory_of, manager_of
 from vllm_probe.core import codec
-from vllm_probe.core.device import Device, Inventory, Verdict
+from vllm_probe.core.device import Inventory
 from vllm_probe.core.scene import Scene
 from vllm_probe.core.schema import violations
-from vllm_probe.detect.inventory import take_inventory, vllm_choice
+from vllm_probe.detect.inventory import take_inventory
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.plugins import discover_plugins
 from vllm_probe.vendors.registry import PortableDeviceManager
-
-CPU = Device(id="cpu0", vendor="cpu", kind="cpu", usable=True)
-GPU = Device(id="0000:03:00.0", vendor="amd", kind="gpu", usable=True, indices={"drm_card": 0, "hip": 1})
-OTHER = Device(id="0000:0c:00.0", vendor="amd", kind="gpu", usable=True, indices={"drm_card": 1, "hip": 0})
 
 
 @pytest.mark.parametrize("name", ["cpu-healthy", "ctr-14-no-dri"])
@@ -144,32 +139,6 @@ def test_the_descriptor_that_serves_a_device_is_named() -> None:
     inventory = take_inventory(host, manager_of(host), STAMP, lambda device: f"{device.id}.json")
     assert inventory.devices[0].descriptor == "cpu0.json"
     assert "/devices/0/descriptor" not in inventory.unknown
-
-
-def test_vllm_takes_the_cpu_with_a_cpu_build_alone() -> None:
-    assert vllm_choice((CPU,), "0.17.0+cpu").id == "cpu0"
-    without = vllm_choice((CPU,), "0.17.0")
-    assert without.id is None
-    assert "Failed to infer device type" in without.reason
-    absent = vllm_choice((CPU,), None)
-    assert absent.id is None
-    assert "its CPU build" in absent.reason
-
-
-def test_what_vllm_would_take_of_gpus_that_nobody_examined_is_not_guessed() -> None:
-    unknown = replace(GPU, usable=False)
-    choice = vllm_choice((CPU, unknown), "0.17.0")
-    assert choice.id is None
-    assert choice.reason.endswith("whether 0000:03:00.0 works is unknown")
-    assert "the build for amd" in vllm_choice((CPU, unknown), None).reason
-    unusable = replace(unknown, verdict=Verdict(code="unusable", reason="broken"))
-    assert "Failed to infer device type" in vllm_choice((CPU, unusable), "0.17.0").reason
-
-
-def test_vllm_takes_the_first_usable_device_in_the_order_of_its_driver() -> None:
-    assert vllm_choice((CPU, GPU, OTHER), "0.17.0").id == OTHER.id
-    assert vllm_choice((CPU, GPU, replace(OTHER, visible=False)), "0.17.0").id == GPU.id
-    assert "the build for amd" in vllm_choice((CPU, GPU), None).reason
 
 
 @pytest.mark.skipif(not SHARED, reason="the shared scenes are not beside this checkout")

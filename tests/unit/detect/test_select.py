@@ -6,7 +6,7 @@ from tests.unit.detect.scenes import host_of
 from vllm_probe.core.device import Device, DeviceMemory, Verdict
 from vllm_probe.core.errors import BadUsage, DeviceNotFound, DeviceUnavailable
 from vllm_probe.core.plugin import VendorPlugin
-from vllm_probe.detect.select import default_device, select_device
+from vllm_probe.detect.select import default_choice, default_device, select_device
 from vllm_probe.vendors.cpu import PLUGIN
 from vllm_probe.vendors.registry import PortableDeviceManager
 
@@ -39,6 +39,22 @@ def test_the_default_is_a_usable_gpu_then_an_npu_then_the_cpu_with_more_memory_t
     assert default_device(ALL) == LARGE
     assert default_device((NPU, CPU, IGPU, BROKEN)) == NPU
     assert default_device((CPU, IGPU, BROKEN)) == CPU
+
+
+def test_the_default_choice_says_why_no_other_device_was_taken() -> None:
+    choice = default_choice(ALL)
+    assert choice.id == LARGE.id
+    integrated = "an integrated GPU is only taken when --device names it"
+    assert choice.others == {
+        IGPU.id: integrated,
+        BROKEN.id: "because",
+        SMALL.id: "0000:03:00.0 has more usable memory",
+        TWIN.id: "it has no more usable memory than 0000:03:00.0",
+        NPU.id: "a usable gpu goes before it",
+        "cpu0": "a usable gpu goes before it",
+    }
+    nothing = default_choice((IGPU, BROKEN))
+    assert (nothing.id, nothing.others) == (None, {IGPU.id: integrated, BROKEN.id: "because"})
 
 
 def test_an_integrated_gpu_is_taken_by_name_only() -> None:

@@ -1,0 +1,125 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.detect.scenes import HOSTS, STAMP, host_of
+from vllm_probe.core import codec
+from vllm_probe.core.device import Device, Software, Verdict
+from vllm_probe.core.scene import Scene
+from vllm_probe.detect.engine_pick import vllm_choice, vllm_vendor
+from vllm_probe.detect.inventory import take_inventory
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.plugins import discover_plugins
+from vllm_probe.vendors.registry import PortableDeviceManager
+
+USABLE = Verdict(code="usable", reason="it works")
+CPU = Device(id="cpu0", vendor="cpu", kind="cpu", usable=True, verdict=USABLE)
+GPU = Device(
+    id="0000:03:00.0", vendor="amd", kind="gpu", usable=True, verdict=USABLE, indices={"drm_card": 0, "hip": 1}
+)
+OTHER = replace(GPU, id="0000:0c:00.0", indices={"drm_card": 1, "hip": 0})
+IGPU = replace(GPU, id="0000:0d:00.0", kind="igpu", indices={"hip": 2})
+ROCM = "0.17.0+rocm721"
+
+
+@pytest.mark.parametrize(
+    ("vllm", "torch", "vendor"),
+    [
+        (None, "2.9.0+cu128", None),
+        ("0.17.0", "2.9.0", "nvidia"),
+        ("0.17.0", None, "nvidia"),
+        ("0.17.0+cu128", "2.9.0+cpu", "nvidia"),
+        ("0.17.0+cpu", "2.9.0+cpu", "cpu"),
+        ("0.17.0+rocm721", None, "amd"),
+        ("0.17.0", "2.9.0+rocm7.2", "amd"),
+        ("0.17.0", "2.9.0+xpu", "intel"),
+        ("0.17.0+xpu", None, "intel"),
+        ("0.17.1.dev3+g1a2b3c4", "2.9.0a0+gitabcdef", "nvidia"),
+    ],
+)
+def test_a_build_is_for_what_its_version_or_that_of_its_torch_tells(
+    vllm: str | None, torch: str | None, vendor: str | None
+) -> None:
+    assert vllm_vendor(host_of(), Software(vllm=vllm, torch=torch)) == vendor
+
+
+def test_a_plug_in_beside_vllm_decides_what_it_is_for() -> None:
+    host = host_of(files={"/usr/lib/python3/dist-packages/vllm_ascend-0.13.0.dist-info/METADATA": "x"})
+    assert vllm_vendor(host, Software(vllm="0.13.0", torch="2.8.0+cpu")) == "ascend"
+
+
+def test_a_cpu_build_takes_the_cpu_and_no_gpu() -> None:
+    choice = vllm_choice((CPU, GPU), "0.17.0+cpu", "cpu")
+    assert (choice.id, choice.reason) == ("cpu0", "vLLM 0.17.0+cpu is a CPU build")
+    assert choice.others == {GPU.id: "vLLM 0.17.0+cpu is the CPU build"}
+
+
+def test_the_first_usable_device_in_the_order_of_the_runtime_is_taken() -> None:
+    choice = vllm_choice((CPU, GPU, OTHER), ROCM, "amd")
+    assert choice.id == OTHER.id
+    assert choice.reason.endswith("takes the first device in the order of its runtime, hip 0")
+    assert choice.others == {
+        "cpu0": "vLLM 0.17.0+rocm721 is the build for amd",
+        GPU.id: "it comes after 0000:0c:00.0, hip 1",
+    }
+
+
+def test_what_a_mask_hides_or_what_is_broken_is_passed_over_with_the_reason() -> None:
+    hidden = replace(OTHER, visible=False, verdict=Verdict(code="hidden", reason="HIP_VISIBLE_DEVICES hides it"))
+    broken = replace(OTHER, usable=False, verdict=Verdict(code="unusable", reason="no driver"))
+    for other in (hidden, broken):
+        choice = vllm_choice((CPU, GPU, other), ROCM, "amd")
+        assert (choice.id, choice.others[other.id]) == (GPU.id, other.verdict.reason)
+
+
+def test_an_integrated_gpu_that_its_runtime_counts_first_is_what_vllm_takes() -> None:
+    assert vllm_choice((GPU, replace(IGPU, indices={"hip": 0})), ROCM, "amd").id == IGPU.id
+    unnumbered = replace(IGPU, indices={})
+    choice = vllm_choice((GPU, unnumbered), ROCM, "amd")
+    assert (choice.id, choice.others[IGPU.id]) == (GPU.id, "nothing numbers it for its runtime")
+
+
+def test_a_build_for_another_vendor_finds_nothing_and_says_what_happens() -> None:
+    choice = vllm_choice((CPU, GPU), "0.17.0", "nvidia")
+    assert choice.id is None
+    assert "the build for nvidia and finds no device of that kind" in choice.reason
+    assert "Failed to infer device type" in choice.reason
+    assert choice.others[GPU.id] == "vLLM 0.17.0 is the build for nvidia"
+
+
+def test_what_vllm_would_take_of_gpus_that_nobody_examined_is_not_guessed() -> None:
+    unknown = replace(GPU, usable=False, verdict=Verdict(code="unknown", reason="not asked"))
+    choice = vllm_choice((CPU, unknown), ROCM, "amd")
+    assert choice.id is None
+    assert choice.reason.endswith("whether 0000:03:00.0 works is unknown")
+    assert choice.others[GPU.id] == "not asked"
+
+
+def test_without_vllm_each_device_tells_which_build_would_take_it() -> None:
+    choice = vllm_choice((CPU, GPU, OTHER), None, None)
+    assert (choice.id, choice.reason) == (None, "vLLM is not installed; this machine would need the build for amd")
+    assert choice.others == {
+        "cpu0": "with the CPU build vLLM would take it",
+        GPU.id: "with the build for amd vLLM would take 0000:0c:00.0 before it",
+        OTHER.id: "with the build for amd vLLM would take it",
+    }
+    assert "its CPU build" in vllm_choice((CPU,), None, None).reason
+    strange = replace(GPU, vendor="acme")
+    assert vllm_choice((strange,), None, None).others == {GPU.id: "with a plug-in for its vendor vLLM would take it"}
+
+
+def test_what_is_too_old_for_vllm_is_said_with_the_pick() -> None:
+    old = replace(GPU, vendor="ascend", kind="npu", details={"stack": {"short": ["CANN 8.0 is older than 8.1"]}})
+    assert vllm_choice((old,), "0.13.0", "ascend").reason.endswith("though CANN 8.0 is older than 8.1")
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_both_picks_give_a_reason_for_every_device(name: str) -> None:
+    host = ReplayHost(codec.from_json(Scene, HOSTS[name]))
+    manager = PortableDeviceManager(host, discover_plugins(None).plugins)
+    inventory = take_inventory(host, manager, STAMP, lambda _: None)
+    picks: tuple[Any, ...] = (inventory.picked, inventory.vllm_pick)
+    for pick in picks:
+        assert set(pick.others) | ({pick.id} - {None}) == {device.id for device in inventory.devices}
+        assert all(pick.others.values())

@@ -1,0 +1,107 @@
+"""Which device an installed vLLM would take, and why none of the others.
+
+vLLM runs on one kind of device: that of the plug-in beside it, else the one that it was built for
+(https://github.com/vllm-project/vllm, vllm/platforms/__init__.py). Among those its runtime shows, it takes the first.
+"""
+
+from collections.abc import Sequence
+
+from vllm_probe.core.device import Choice, Device, Software
+from vllm_probe.core.system import Host
+from vllm_probe.detect.select import unfit
+from vllm_probe.detect.stack import build_tag, table, vendor_of
+
+_LAST = 1 << 16
+
+
+def vllm_vendor(host: Host, software: Software) -> str | None:
+    """The vendor that the installed vLLM is for, null when there is none.
+
+    A wheel of PyPI has no tag and is for CUDA; vLLM that was built from source is for what its torch was built for.
+    """
+    if software.vllm is None:
+        return None
+    for vendor, record in table()["vendors"].items():
+        if "package" in record and any(
+            host.glob(f"{site}/{record['package']}-*.dist-info") for site in host.platform().site_packages
+        ):
+            return str(vendor)
+    tags = (build_tag(software.vllm), build_tag(software.torch), "cu")
+    return next(vendor for vendor in (vendor_of(tag) for tag in tags if tag) if vendor)
+
+
+def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | None) -> Choice:
+    """What vLLM of that version, for devices of `vendor`, would take."""
+    if version is None:
+        return _hypothetical(devices)
+    mine = [device for device in devices if device.vendor == vendor and _seen(device)]
+    first = min((device for device in mine if unfit(device) is None), key=_order, default=None)
+    others = {
+        device.id: _why_not(device, first, version, vendor, seen=device in mine)
+        for device in devices
+        if device is not first
+    }
+    if first is not None and first.kind == "cpu":
+        return Choice(id=first.id, reason=f"vLLM {version} is a CPU build", others=others)
+    if first is not None:
+        order = f"the first device in the order of its runtime{_number(first)}"
+        reason = f"vLLM {version}, {_build(vendor)}, takes {order}{_short(first)}"
+        return Choice(id=first.id, reason=reason, others=others)
+    unjudged = next((device for device in mine if device.verdict.code == "unknown"), None)
+    if unjudged:
+        reason = (
+            f"vLLM {version} takes the first device in the order of its runtime; whether {unjudged.id} works is unknown"
+        )
+        return Choice(id=None, reason=reason, others=others)
+    reason = f"vLLM {version} is {_build(vendor)} and finds no device of that kind"
+    stops = "it stops with `Failed to infer device type`; its CPU build would take the CPU"
+    return Choice(id=None, reason=f"{reason}: {stops}", others=others)
+
+
+def _hypothetical(devices: Sequence[Device]) -> Choice:
+    """What vLLM would take if it were installed: of each vendor's devices the first."""
+    cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible]
+    needed = next(iter([device for device in cards if device.usable] or cards), None)
+    build = _build(needed.vendor) if needed else "its CPU build"
+    others = {}
+    for device in devices:
+        mine = [each for each in devices if each.vendor == device.vendor and _seen(each) and unfit(each) is None]
+        first = min(mine, key=_order, default=device)
+        taken = "it" if first is device else f"{first.id} before it"
+        others[device.id] = unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}{_short(first)}"
+    return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}", others=others)
+
+
+def _short(device: Device) -> str:
+    short = device.details.get("stack", {}).get("short", ())
+    return f", though {short[0]}" if short else ""
+
+
+def _build(vendor: str | None) -> str:
+    if vendor not in table()["vendors"]:
+        return "a plug-in for its vendor"
+    return "the CPU build" if vendor == "cpu" else f"the build for {vendor}"
+
+
+def _seen(device: Device) -> bool:
+    """Whether its runtime would show it: a device that computes, an integrated one where the runtime numbers it."""
+    return device.kind in {"cpu", "gpu", "npu"} or _order(device)[0] < _LAST
+
+
+def _order(device: Device) -> tuple[int, str]:
+    names = table()["vendors"].get(device.vendor, {}).get("numbers", ())
+    return min((device.indices[name] for name in names if name in device.indices), default=_LAST), device.id
+
+
+def _number(device: Device) -> str:
+    names = table()["vendors"].get(device.vendor, {}).get("numbers", ())
+    return next((f", {name} {device.indices[name]}" for name in names if name in device.indices), "")
+
+
+def _why_not(device: Device, first: Device | None, version: str, vendor: str | None, *, seen: bool) -> str:
+    if device.vendor != vendor:
+        return f"vLLM {version} is {_build(vendor)}"
+    reason = unfit(device)
+    if reason is not None or first is None:
+        return reason or "nothing numbers it for its runtime"
+    return f"it comes after {first.id}{_number(device)}" if seen else "nothing numbers it for its runtime"
