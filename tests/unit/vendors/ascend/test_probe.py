@@ -15,6 +15,7 @@ from tests.unit.vendors.ascend.hosts import (
     TABLE,
     devices,
     function,
+    host_of,
     libs,
     probed,
     recorded,
@@ -25,6 +26,7 @@ from vllm_probe.core.scene import Scene
 from vllm_probe.detect.doctor import diagnose
 from vllm_probe.detect.inventory import take_inventory
 from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.ascend.probe import probe
 from vllm_probe.vendors.plugins import discover_plugins
 from vllm_probe.vendors.registry import PortableDeviceManager
 
@@ -72,6 +74,19 @@ def test_acl_tells_the_memory_that_nothing_else_tells() -> None:
     device = the_card(CARD, libs=libs(acl=calls))
     assert (device.memory.reported_bytes, device.memory.usable_bytes, device.memory.used_bytes) == (800, 700, 100)
     assert device.sources["/memory/reported_bytes"] == "ACL"
+
+
+def test_acl_makes_no_context_where_the_memory_is_known() -> None:
+    host = host_of(CARD, libs=libs(DCMI, ACL | {"aclrtSetDevice": "timeout"}))
+    begin = host.now()
+    assert probe(host).devices[0].usable
+    assert host.now() == begin
+
+
+def test_a_name_that_several_chips_have_names_a_device_that_nothing_else_names() -> None:
+    files = {path: text for path, text in CARD.items() if not path.startswith(BUS)}
+    device = the_card(files, libs=libs(DCMI | {"dcmi_get_device_chip_info": {"chip_name": "Ascend910"}}, ACL))
+    assert (device.id, device.name, device.arch) == ("ascend:0", "Huawei Ascend 910", None)
 
 
 def test_what_nobody_tells_is_null_with_the_reason() -> None:
