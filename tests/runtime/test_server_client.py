@@ -15,8 +15,7 @@ import openai
 import pytest
 
 from tests.runtime.server_process import server
-from tests.runtime.support import load_engine
-from tests.runtime.test_engine import wait_until
+from tests.runtime.support import load_engine, wait_until
 from vllm_probe.runtime.engine import Engine
 
 TEXTS = ["the river is cold", "rain falls on stone", "a"]

@@ -221,7 +221,7 @@ def test_two_ranks_are_connected_by_the_devices_library() -> None:
 
 def test_the_bundled_runtime_compiles_where_bench_saw_a_gain() -> None:
     rope = {"bf16": {"implementation": "inductor", "second": "blocked", "ratio": 2.5}}
-    document = descriptor(CPU, primitives=CPU["primitives"] | {"rope": rope})
+    document = descriptor(CPU, primitives={"rope": rope})
     found = config(EMBEDDING, document)
     assert (found.compile.enabled, found.compile.mode, found.compile.backend) == (True, "default", "inductor")
     assert found.compile.reason == "bench saw a gain: rope 2.5 times as fast"

@@ -78,7 +78,7 @@ def test_of_a_time_less_is_faster() -> None:
 
 
 def test_values_from_a_data_sheet_are_not_judged() -> None:
-    sheet = {"source": "datasheet", "samples": None, "spread_pct": None}
+    sheet: dict[str, Any] = {"source": "datasheet", "samples": None, "spread_pct": None}
     assert outcome(timed(100.0, **sheet), timed(50.0, **sheet)) is None
 
 

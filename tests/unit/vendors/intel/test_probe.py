@@ -15,7 +15,8 @@ from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
 from vllm_probe.core.scene import Scene
 from vllm_probe.core.system import Library
 from vllm_probe.core.values import JsonValue
-from vllm_probe.detect.inventory import take_inventory, vllm_choice
+from vllm_probe.detect.engine_pick import vllm_choice
+from vllm_probe.detect.inventory import take_inventory
 from vllm_probe.host.record import RecordingHost
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.intel.probe import probe
@@ -83,7 +84,7 @@ def test_an_integrated_gpu_shares_the_machines_memory_and_nobody_counts_it() -> 
     assert integrated.memory.usable_bytes == (24 << 20) * 1024
     assert integrated.memory.used_bytes is None
     assert found.picked.id != IGPU
-    assert vllm_choice(found.devices, "0.11.0").id != IGPU
+    assert vllm_choice(found.devices, "0.11.0", "intel").id != IGPU
 
 
 def test_memory_regions_tell_a_card_at_the_address_of_integrated_graphics() -> None:
