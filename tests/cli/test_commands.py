@@ -231,6 +231,20 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
     assert len(caplog.messages) == 1
 
 
+def test_a_quick_bench_does_not_take_the_place_of_a_whole_one(
+    cli: Cli, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "home/.local/state/vllm-probe"
+    assert cli("bench", "--device", "null", "--quick", plugins="null").code == 0
+    (kept,) = folder.glob("*/null0.capability.json")
+    assert cli("bench", "--device", "null", plugins="null").code == 0
+    whole = kept.read_text()
+    assert not caplog.messages
+    assert cli("bench", "--device", "null", "--quick", "--emit", "quick.json", plugins="null").code == 0
+    assert kept.read_text() == whole != Path("quick.json").read_text()
+    assert caplog.messages == [f"the result is not kept for this machine: {kept} holds a whole bench"]
+
+
 def test_bench_of_all_devices_fills_a_folder_and_prints_an_array(cli: Cli) -> None:
     ended = cli("bench", "--device", "all", "--only", "memory", "--emit", "folder", "--json", plugins="null")
     assert [document["device"]["id"] for document in ended.json()] == ["null0"]

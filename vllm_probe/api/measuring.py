@@ -71,6 +71,9 @@ def bench(  # noqa: PLR0913 - the options of the command
         if not on.usable:
             raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")
         kept = state / file_name(on.id) if state and keeps else None
+        if kept and (quick or only) and _is_whole(kept, host):
+            _log.warning("the result is not kept for this machine: %s holds a whole bench", kept)
+            kept = None
         target = output / file_name(on.id) if output and every else output or kept
         if target:
             require_writable(target)
@@ -82,6 +85,20 @@ def bench(  # noqa: PLR0913 - the options of the command
         if kept and kept != target:
             write_private(kept, dumps(made[-1]))
     return tuple(made)
+
+
+def _is_whole(kept: Path, host: "Host") -> bool:
+    """Whether the document at `kept` leaves nothing out and was measured with the torch that is here."""
+    from vllm_probe.core.errors import InputError
+    from vllm_probe.vendors.descriptors import load_capability
+    from vllm_probe.vendors.software import installed
+
+    try:
+        document = load_capability(kept)
+    except InputError:
+        return False
+    left_out = any(" leaves " in reason for reason in document.unknown.values())
+    return not left_out and document.device.torch in {None, installed(host, "torch")}
 
 
 def _expectations(device: "Device", manager: "PortableDeviceManager", fingerprint: str) -> "Expectations":
