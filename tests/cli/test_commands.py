@@ -227,7 +227,9 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
     assert cli("bench", "--device", "null", "--only", "memory", plugins="null").code == 0
     assert kept.read_text() == before
     assert caplog.messages == ["only memory is measured: the result is not kept for this machine"]
+    kept.unlink()
     assert cli("bench", "--device", "null", "--only", "gemm,memory", plugins="null").code == 0
+    assert kept.is_file()
     assert len(caplog.messages) == 1
 
 
