@@ -67,8 +67,8 @@ def _hypothetical(devices: Sequence[Device]) -> Choice:
     for device in devices:
         mine = [each for each in devices if each.vendor == device.vendor and _seen(each) and unfit(each) is None]
         first = min(mine, key=_order, default=device)
-        taken = "it" if first is device else f"{first.id} before it"
-        others[device.id] = unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}{_short(first)}"
+        taken = f"it{_short(first)}" if first is device else f"{first.id} before it"
+        others[device.id] = unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}"
     return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}", others=others)
 
 
@@ -104,4 +104,4 @@ def _why_not(device: Device, first: Device | None, version: str, vendor: str | N
     reason = unfit(device)
     if reason is not None or first is None:
         return reason or "nothing numbers it for its runtime"
-    return f"it comes after {first.id}{_number(device)}" if seen else "nothing numbers it for its runtime"
+    return f"{first.id} comes before it" if seen else "nothing numbers it for its runtime"

@@ -61,7 +61,7 @@ def test_the_first_usable_device_in_the_order_of_the_runtime_is_taken() -> None:
     assert choice.reason.endswith("takes the first device in the order of its runtime, hip 0")
     assert choice.others == {
         "cpu0": "vLLM 0.17.0+rocm721 is the build for amd",
-        GPU.id: "it comes after 0000:0c:00.0, hip 1",
+        GPU.id: "0000:0c:00.0 comes before it",
     }
 
 
