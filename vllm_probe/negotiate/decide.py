@@ -247,7 +247,7 @@ def _compile(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> Compile:
     elif case.engine["has_compiler"]:
         return Compile(enabled=True, mode="default", backend=backend, reason="vLLM's default; no bench says otherwise")
     elif not gains:
-        reason = "bench saw no gain"
+        reason = "bench saw no gain" if choices else "no bench tried it"
     else:
         shown = ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in gains.items() if ratio)
         return Compile(enabled=True, mode="default", backend=backend, reason=f"bench saw a gain: {shown or backend}")

@@ -23,7 +23,8 @@ class Rate:
     is_measured: bool
 
     def __str__(self) -> str:
-        return f"{_figure(self.gflops)} GFLOP/s ({'measured' if self.is_measured else 'stated'}, {_KINDS[self.kind]})"
+        how = f"measured, {_KINDS[self.kind]}" if self.is_measured else "stated"
+        return f"{_figure(self.gflops)} GFLOP/s ({how})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,7 @@ def slower(word: str, rate: Rate, best: str, best_rate: Rate) -> str:
     if 1.95 <= ratio < 12.5:
         times = f"about {_NUMBERS[round(ratio) - 2]}"
     said = "was measured" if rate.is_measured and best_rate.is_measured else "is stated as"
-    kinds = " against ".join(dict.fromkeys([_KINDS[rate.kind], _KINDS[best_rate.kind]]))
-    figures = f"{_figure(rate.gflops)} against {_figure(best_rate.gflops)} GFLOP/s ({kinds})"
+    kinds = dict.fromkeys(_KINDS[each.kind] for each in (rate, best_rate) if each.is_measured)
+    figures = f"{_figure(rate.gflops)} against {_figure(best_rate.gflops)} GFLOP/s"
+    figures += f" ({' against '.join(kinds)})" if kinds else ""
     return f"{word} {said} {times} times slower than {best}: {figures}"

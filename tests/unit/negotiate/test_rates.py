@@ -129,9 +129,12 @@ def test_a_ratio_is_said_in_words(gflops: float, best: float, words: str) -> Non
 
 
 def test_a_ratio_of_stated_or_unlike_rates_says_so() -> None:
-    said = slower("fp16", Rate(50, "burst", is_measured=False), "bf16", Rate(100, "sustained", is_measured=True))
-    assert said.startswith("fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s ")
-    assert said.endswith("(in short runs against sustained)")
+    stated, lasting = Rate(50, "burst", is_measured=False), Rate(100, "sustained", is_measured=True)
+    said = "fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s"
+    assert slower("fp16", stated, "bf16", lasting) == f"{said} (sustained)"
+    assert slower("fp16", stated, "bf16", replace(stated, gflops=100)) == said
+    unlike = slower("fp16", replace(stated, is_measured=True), "bf16", lasting)
+    assert unlike.endswith("(in short runs against sustained)")
 
 
 def test_the_rate_of_two_int4_matrices_is_not_that_of_int4_weights() -> None:
