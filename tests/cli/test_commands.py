@@ -233,6 +233,19 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
     assert len(caplog.messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "headline"),
+    [
+        ("cpu-healthy", "nothing wrong was found on this machine"),
+        ("nvidia-lost", "no known fault was found, but 1 of 3 devices cannot be used: see why below"),
+        ("gaudi-gaudi2", "nothing wrong was found; what was not checked stands below"),
+    ],
+)
+def test_no_machine_with_a_dead_device_is_said_to_be_well(cli: Cli, name: str, headline: str) -> None:
+    ended = cli("--replay", HOSTS / name, "doctor", plugins="cpu,nvidia,gaudi")
+    assert ended.out.splitlines()[0] == headline
+
+
 def test_a_quick_bench_does_not_take_the_place_of_a_whole_one(
     cli: Cli, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -34,7 +34,7 @@ _UNUSED = Row(
     "PLG-09",
     "degrades",
     cause="<label> is not used, falling back to <fallback>: <reason>.",
-    fix=(("shell", "vllm-probe doctor", "See what is wrong with it and how to fix it.", "none"),),
+    fix=(("shell", "vllm-probe doctor", "Do what the reason says; doctor knows more of many faults.", "none"),),
 )
 _UNKNOWN = Row("PLG-09", "info", cause="The <label> at <address> is no accelerator that is known here.")
 

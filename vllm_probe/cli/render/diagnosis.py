@@ -23,9 +23,21 @@ def render(found: Diagnosis) -> Group:
 
 def _summary(found: Diagnosis) -> Text:
     if not found.findings:
-        return Text("nothing wrong was found on this machine", style="green")
+        return _without_findings(found)
     counts: Counter[str] = Counter(finding.severity for finding in found.findings)
     shown = (
         (f"{counts[severity]} {severity}", style) for severity, style in SEVERITY_STYLES.items() if counts[severity]
     )
     return Text(", ").join(Text(text, style=style) for text, style in shown)
+
+
+def _without_findings(found: Diagnosis) -> Text:
+    """That no check found anything, which says nothing good of a device whose own verdict is bad."""
+    dead = sum(device.verdict.code in {"unusable", "hidden"} for device in found.devices)
+    unclear = sum(device.verdict.code == "unknown" for device in found.devices)
+    if dead:
+        count = f"{dead} of {len(found.devices)} device" + "s" * (len(found.devices) != 1)
+        return Text(f"no known fault was found, but {count} cannot be used: see why below", style="yellow")
+    if unclear:
+        return Text("nothing wrong was found; what was not checked stands below", style="green")
+    return Text("nothing wrong was found on this machine", style="green")
