@@ -238,11 +238,11 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
     [
         ("cpu-healthy", "nothing wrong was found on this machine"),
         ("nvidia-lost", "no known fault was found, but 1 of 3 devices cannot be used: see why below"),
-        ("gaudi-gaudi2", "nothing wrong was found; what was not checked stands below"),
+        ("neuron-trn1", "nothing wrong was found; what was not checked stands below"),
     ],
 )
 def test_no_machine_with_a_dead_device_is_said_to_be_well(cli: Cli, name: str, headline: str) -> None:
-    ended = cli("--replay", HOSTS / name, "doctor", plugins="cpu,nvidia,gaudi")
+    ended = cli("--replay", HOSTS / name, "doctor", plugins="cpu,nvidia,neuron")
     assert ended.out.splitlines()[0] == headline
 
 
