@@ -193,3 +193,14 @@ def test_a_real_bench_that_is_interrupted_can_go_on(cli: Cli) -> None:
     assert err.splitlines()[-1].startswith("hint: run the same command again")
     assert violations("capability", read_json(partial)) == ()
     assert not Path("measured.json").exists()
+
+
+def test_a_device_whose_adapter_computes_without_torch_is_refused_before_anything_is_loaded(cli: Cli) -> None:
+    assert (
+        cli("bench", "--device", "null", "--only", "gemm,memory", "--emit", "capability.json", plugins="null").code == 0
+    )
+    command = ("serve", "all-MiniLM-L6-v2", "--device", "null")
+    for options in (("--dry-run",), ("--port", "0")):
+        ended = cli(*command, *options, plugins="null")
+        assert (ended.code, ended.error) == (3, "device-unavailable")
+        assert "without torch" in ended.err

@@ -4,7 +4,7 @@ from vllm_probe.api.adapters import check_adapter, scaffold_adapter
 from vllm_probe.api.looking import descriptors, discover, doctor, inventory, open_host, search
 from vllm_probe.api.measuring import bench
 from vllm_probe.api.negotiating import negotiate, next_step, refusal
-from vllm_probe.api.serving import compiling, load_runtime, require_bundled, serve, serving_config
+from vllm_probe.api.serving import compiling, load_runtime, require_bundled, serve, serving_adapter, serving_config
 
 __all__ = [
     "bench",
@@ -23,5 +23,6 @@ __all__ = [
     "scaffold_adapter",
     "search",
     "serve",
+    "serving_adapter",
     "serving_config",
 ]

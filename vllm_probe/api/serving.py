@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vllm_probe.runtime.engine import Engine
     from vllm_probe.runtime.executor.embedder import LoadFormat
     from vllm_probe.runtime.server.app import ServerOptions
+    from vllm_probe.vendors.torchbase import TorchAdapter
 
 OnBusy: TypeAlias = Literal["wait", "fallback", "fail"]
 
@@ -45,6 +46,9 @@ def serving_config(
         manager = discover(host)
         wanted["device"] = select_device(judged_devices(manager), wanted["device"], manager).id
     path = Path(source or "runtime.json")
+    if source and path.suffix == ".json" and not path.exists():
+        hint = "give a runtime config (`vllm-probe negotiate` writes one) or a model: its name, or a folder"
+        raise UnreadableFile(f"there is no file {path}", hint=hint)
     if source and not (path.suffix == ".json" and path.is_file()):
         resolve_model(source, host, for_serving=load_format != "dummy")
         config = negotiate(source, host, **wanted)
@@ -76,29 +80,41 @@ def load_runtime(
         DeviceUnavailable, WeightsUnavailable, InvalidModel: what it needs is not there.
         HubUnreachable, HubRefused, UnwritableOutput: the weights cannot be downloaded.
     """
-    from vllm_probe.detect.select import select_device
     from vllm_probe.models.resolve import fetch_model, resolve_model
     from vllm_probe.runtime.engine import Engine
     from vllm_probe.runtime.executor.admission import check_runnable
-    from vllm_probe.vendors.torchbase import TorchAdapter
 
     host = host or open_host()
     if isinstance(config, str | Path):
         config = serving_config(str(config), host, load_format=load_format)
     require_bundled(config)
     spec = resolve_model(config.model, host, for_serving=load_format != "dummy")
-    manager = discover(host)
-    adapter = manager.adapter_for(select_device(judged_devices(manager), config.device, manager))
-    if not isinstance(adapter, TorchAdapter):
-        raise DeviceUnavailable(
-            f"{config.device} has no torch adapter, so it cannot serve", hint="take another --device"
-        )
+    adapter = serving_adapter(config, host)
     if config.compile.enabled:
         adapter.compile_folder = _compile_folder(host)
     if spec.weights_path is None and load_format != "dummy":
         check_runnable(config, spec, adapter.device, "dummy")  # all but the weights, before they are fetched
         spec = fetch_model(spec, host, progress)
     return Engine.load(config, spec, adapter, progress, load_format=load_format)
+
+
+def serving_adapter(config: "RuntimeConfig", host: "Host") -> "TorchAdapter":
+    """The adapter of the device that `config` is for, not opened.
+
+    Raises:
+        DeviceUnavailable: there is none, or it computes without torch, which the bundled runtime needs.
+    """
+    from vllm_probe.detect.select import select_device
+    from vllm_probe.vendors.torchbase import TorchAdapter
+
+    manager = discover(host)
+    adapter = manager.adapter_for(select_device(judged_devices(manager), config.device, manager))
+    if not isinstance(adapter, TorchAdapter):
+        raise DeviceUnavailable(
+            f"the adapter of {config.device} computes without torch: it can be benched and checked, not served from",
+            hint="take another --device, such as cpu",
+        )
+    return adapter
 
 
 def compiling(config: "RuntimeConfig", *, compiles: bool | None) -> "RuntimeConfig":

@@ -108,7 +108,7 @@ def test_an_unknown_device_type_is_doubted_and_not_refused() -> None:
     found = matched(EMBEDDING, RTX | {"device_type": "abacus"}, engine="vllm")
     assert found.own.dtype == "float16"
     assert found.own.doubts == ("vLLM needs a platform plug-in for this device type",)
-    assert "adapter for the CPU only" in matched(EMBEDDING, RTX).own.doubts[0]
+    assert "only ever run on CPUs" in matched(EMBEDDING, RTX).own.doubts[0]
 
 
 @pytest.mark.parametrize(

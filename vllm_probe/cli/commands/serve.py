@@ -82,6 +82,7 @@ def serve(
     api.require_bundled(config)
     config = api.compiling(config, compiles=compiles)
     if dry_run:
+        api.serving_adapter(config, terminal.host)
         terminal.emit(config, as_json=False, renderer="config")
         terminal.say(f"would load {config.model} on {config.device} and listen on http://{host}:{port}")
         return 0
