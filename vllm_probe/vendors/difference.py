@@ -1,5 +1,6 @@
 """Two capability documents, value by value."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ _ABOUT = {"schema_version", "created_at", "tool_version", "host_fingerprint", "u
 _THRESHOLD = 0.05
 """Smallest change that counts, as SuperBench's rule for a defect:
 https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis."""
+_QUANTITY = re.compile(r"[_/](gb_s|gflops|us|bytes|ratio|gain)$|^/cache/|curve/\d+$")
+"""Pointers of rates, times, sizes and ratios; of a count, a list or a width the quotient says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class Change:
         pointer: JSON pointer of the value; a curve is compared row count by row count, which ends the pointer.
         old: value of the first document, null where it has none.
         new: value of the second.
-        ratio: new over old, null where one is no number or zero.
+        ratio: new over old of a rate, time or size, null where one is no number or zero, and for all else.
         outcome: whether a measured value became better, null where one of the two was not timed.
     """
 
@@ -77,7 +80,7 @@ def compare(old_name: str, old: Capability, new_name: str, new: Capability) -> D
 
 def _change(pointer: str, old: _Leaf, new: _Leaf) -> Change:
     was, now = _number(old.value), _number(new.value)
-    ratio = now / was if was and now else None
+    ratio = now / was if was and now and _QUANTITY.search(pointer) else None
     return Change(pointer=pointer, old=old.value, new=new.value, ratio=ratio, outcome=_outcome(old, new, ratio))
 
 

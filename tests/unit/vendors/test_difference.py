@@ -47,6 +47,20 @@ def test_flags_and_zeros_have_no_ratio_and_provenance_is_no_value() -> None:
     assert [change.ratio for change in changes] == [None, None]
 
 
+def test_counts_widths_and_lists_have_no_ratio() -> None:
+    def of(units: int, widths: list[int], engines: int) -> Capability:
+        group = {"native": widths[-1], "supported": widths}
+        return document(device={"num_units": units}, execution={"group_width": group}, dma={"engine_count": engines})
+
+    changes = compare("a", of(512, [8, 16], 1), "b", of(128, [32], 2)).changes
+    assert [(change.pointer, change.ratio) for change in changes] == [
+        ("/device/num_units", None),
+        ("/dma/engine_count", None),
+        ("/execution/group_width/native", None),
+        ("/execution/group_width/supported", None),
+    ]
+
+
 def timed(rate: float, pointer: str = "/memory/read_gb_s", **about: Any) -> Capability:
     known = {"source": "measured", "status": "measured", "samples": 9, "spread_pct": 1.0, "unit": "GB/s"}
     return document(memory={"read_gb_s": rate}, schema_version="2.0", measurements={pointer: known | about})

@@ -1,13 +1,17 @@
 """A capability document for a person: every value with how it was obtained."""
 
+import re
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vllm_probe.cli.render.console import JUDGEMENT_STYLES, figure, heading, pairs, table
-from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.core.capability import Capability, Dma, Measurement
 from vllm_probe.core.units import format_bytes
 
 _ACCESSES = ("read_gb_s", "copy_gb_s", "triad_gb_s", "streaming_copy_gb_s", "cached_read_gb_s")
+_RATE = "GOP/s"  # 1e9 operations a second, of floats or of integers
+_ADDRESS = re.compile(r"\b((?:https?://)?(?:[a-z0-9-]+\.)+[a-z]{2,})/[^\s,;()]+")
 
 
 def render(capability: Capability) -> Group:
@@ -20,8 +24,10 @@ def render(capability: Capability) -> Group:
         _compute(capability),
     ]
     if any(unit.curve for unit in capability.compute_units.values()):
-        parts += [heading("matrix product by activation rows, GFLOP/s"), _curves(capability)]
+        parts += [heading(f"matrix product by activation rows, {_RATE}"), _curves(capability)]
     parts += [heading("memory"), _bandwidth(capability), Text(), pairs(_facts(capability))]
+    if any(_ADDRESS.search(about.reason or "") for about in capability.measurements.values()):
+        parts.append(Text("addresses in full: --json", style="dim"))
     return Group(*parts)
 
 
@@ -31,7 +37,7 @@ def _made(capability: Capability) -> str:
 
 
 def _compute(capability: Capability) -> RenderableType:
-    rows = table("format", "GFLOP/s", "spread", "verdict", "how", right=("GFLOP/s", "spread"))
+    rows = table("format", _RATE, "spread", "verdict", "how", right=(_RATE, "spread"))
     for dtype, unit in sorted(capability.compute_units.items(), key=lambda item: -(item[1].throughput_gflops or 0)):
         about = capability.measurements.get(f"/compute_units/{dtype}/throughput_gflops")
         rows.add_row(dtype, figure(unit.throughput_gflops), *_about(about))
@@ -41,8 +47,8 @@ def _compute(capability: Capability) -> RenderableType:
 def _bandwidth(capability: Capability) -> RenderableType:
     rows = table("access", "GB/s", "spread", "verdict", "how", right=("GB/s", "spread"))
     values = {key: getattr(capability.memory, key) for key in (*_ACCESSES, "bandwidth_gb_s")}
-    if any(values[key] for key in _ACCESSES):
-        del values["bandwidth_gb_s"]  # it repeats one of them
+    if values["bandwidth_gb_s"] in [values[key] for key in _ACCESSES if values[key] is not None]:
+        del values["bandwidth_gb_s"]  # it repeats a row above
     for key, value in values.items():
         about = capability.measurements.get(f"/memory/{key}")
         if about or value is not None:
@@ -65,24 +71,32 @@ def _about(about: Measurement | None) -> tuple[str, Text, str]:
     word: str = about.status
     if about.status == "measured":
         word = about.verdict or ("measured" if about.source == "measured" else about.source)
-    return (
-        spread,
-        Text(word, style=JUDGEMENT_STYLES.get(word, "")),
-        about.reason or about.implementation or about.source,
-    )
+    how = about.reason or about.implementation or about.source
+    return spread, Text(word, style=JUDGEMENT_STYLES.get(word, "")), _ADDRESS.sub(r"\1/...", how)
 
 
 def _facts(capability: Capability) -> list[tuple[str, RenderableType]]:
     memory, execution = capability.memory, capability.execution
     caches = ", ".join(f"{level} {format_bytes(size)}" for level, size in sorted(capability.cache.items()))
+    capacity = "" if memory.total_bytes is None else format_bytes(memory.total_bytes)
+    if memory.usable_bytes is not None:
+        capacity = f"{format_bytes(memory.usable_bytes)} usable" + (f" of {capacity}" if capacity else "")
     facts = {
-        "capacity": f"{format_bytes(memory.usable_bytes)} usable of {format_bytes(memory.total_bytes)}",
+        "capacity": capacity or "not stated",
         "caches": caches,
         "alignment": f"{memory.alignment_bytes} bytes" if memory.alignment_bytes else "",
         "matrix instructions": ", ".join(execution.matrix_instructions),
         "fence scope": execution.memory_fence_scope or "",
-        "transfers": f"{capability.dma.max_concurrent_transfers} worth overlapping"
-        if capability.dma.engine_count
-        else "",
+        "transfers": _transfers(capability.dma),
     }
     return [(name, text) for name, text in facts.items() if text]
+
+
+def _transfers(dma: Dma) -> str:
+    """What is known of copy engines and of what to overlap on them."""
+    engines, overlapped = dma.engine_count, dma.max_concurrent_transfers
+    known = [
+        *([f"{engines} copy engine" + "s" * (engines != 1)] if engines is not None else []),
+        *([f"{overlapped} worth overlapping"] if overlapped is not None else []),
+    ]
+    return ", ".join(known)
