@@ -49,7 +49,7 @@ def validate(
     from vllm_probe.cli.streams import write
     from vllm_probe.core.errors import NotValid, SchemaViolation
     from vllm_probe.core.files import read_json
-    from vllm_probe.core.schema import Violation, unknown_keys, violations
+    from vllm_probe.core.schema import DOCUMENTS, Violation, unknown_keys, violations
     from vllm_probe.vendors.descriptors import decode_capability
 
     value = read_json(file)
@@ -61,8 +61,10 @@ def validate(
     if found or capability is None:
         write("".join(f"{each.pointer or '(top level)'}: {each.message}\n" for each in found))
         count = f"{len(found)} violation" + "s" * (len(found) > 1)
+        others = [f", it is a {name} document" for name in sorted(DOCUMENTS) if not violations(name, value)]
         raise NotValid(
-            f"{file} is no capability document: {count}", hint="`vllm-probe schema capability` has the rules"
+            f"{file} is no capability document{''.join(others[:1])}: {count}",
+            hint="`vllm-probe schema capability` has the rules",
         )
     for stranger in unknown_keys("capability", value):
         ctx.obj.say(f"warning: {stranger.pointer}: {stranger.message}")
