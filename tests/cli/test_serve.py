@@ -99,6 +99,17 @@ def test_a_config_of_a_later_release_is_refused(cli: Cli) -> None:
     assert cli("serve", "later.json", "--dry-run").error == "unsupported-version"
 
 
+def test_what_is_neither_a_config_nor_a_model_is_called_what_it_is(cli: Cli) -> None:
+    ended = cli("serve", "absent.json", "--dry-run")
+    assert (ended.code, ended.error) == (2, "unreadable-file")
+    assert "there is no file absent.json" in ended.err
+    assert "a runtime config" in ended.err
+    Path("empty").mkdir()
+    ended = cli("serve", "empty", "--dry-run")
+    assert (ended.code, ended.error) == (2, "invalid-model")
+    assert "the folder empty has no config.json" in ended.err
+
+
 def test_a_port_in_use_is_said_before_the_model_is_loaded(cli: Cli) -> None:
     assert cli(*NEGOTIATE).code == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:

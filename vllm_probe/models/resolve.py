@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from vllm_probe.core.errors import AmbiguousModel, HubUnreachable, UnknownModel, WeightsUnavailable
+from vllm_probe.core.errors import (
+    AmbiguousModel,
+    HubUnreachable,
+    InvalidModel,
+    UnknownModel,
+    WeightsUnavailable,
+)
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.progress import Progress, silent
 from vllm_probe.core.system import Host
@@ -170,11 +176,14 @@ def _on_hub(name: str, host: Host) -> ModelSpec:
         raise HubUnreachable(f"{unknown}, and {error}", hint=hint) from error
 
 
-def _unknown(name: str) -> UnknownModel | AmbiguousModel:
+def _unknown(name: str) -> UnknownModel | AmbiguousModel | InvalidModel:
     family = names.members(name)
     if family:
         listed = ", ".join(family)
         return AmbiguousModel(f"{name!r} is a family: {listed}", candidates=family, hint="name one of its models")
+    if 0 < len(name) <= names.MAX_LENGTH and stat.S_ISDIR(mode_of(Path(name))):
+        hint = "give the folder of a Hugging Face model, or the name of a model"
+        return InvalidModel(f"the folder {name} has no config.json", hint=hint)
     near = names.near_misses(name, catalogue.entries())
     families = ", ".join(sorted({labels.family for labels in catalogue.labels().values()}))
     advice = f"did you mean {' or '.join(near)}?" if near else f"Known families are {families}."

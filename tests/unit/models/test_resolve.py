@@ -181,6 +181,17 @@ def test_an_unknown_name_is_met_with_near_misses_or_the_list(name: str, advice: 
     assert advice in caught.value.hint
 
 
+def test_a_folder_without_a_config_is_said_to_have_none_unless_it_has_the_name_of_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("empty", "bge-m3"):
+        Path(name).mkdir()
+    with pytest.raises(InvalidModel, match=r"the folder empty has no config\.json"):
+        resolve_model("empty", host())
+    assert resolve_model("bge-m3", host()).source.startswith("catalogue entry")
+
+
 @pytest.mark.parametrize("name", ["x" * 5000, "org/" + "x" * 5000, "a\0b", "ü" * 150])
 def test_a_hostile_name_is_an_error_of_the_user(name: str) -> None:
     with pytest.raises((UnknownModel, UnreadableFile)):
