@@ -103,3 +103,12 @@ def test_the_size_of_the_kv_cache_is_pinned_in_bytes(cli: Cli) -> None:
     found = cli(*command, "4GiB").json()
     assert found["kv_cache_memory_bytes"] == 4 << 30
     assert cli(*command, "many").error == "bad-usage"
+
+
+def test_the_model_is_the_argument_or_an_option_and_given_once(cli: Cli) -> None:
+    rest = ("--capability", "cpu.json", "--dtype", "bf16", "--json")
+    named, given = (cli("negotiate", *model, *rest) for model in (["Qwen3-0.6B"], ["--model", "Qwen3-0.6B"]))
+    assert (named.code, named.json()["model"], named.json()["dtype"]) == (0, "Qwen3-0.6B", "bfloat16")
+    assert named.json()["decisions"] == given.json()["decisions"]
+    assert cli("negotiate", "Qwen3-0.6B", "--model", "Qwen3-0.6B", *rest).error == "bad-usage"
+    assert cli("negotiate", *rest).error == "bad-usage"

@@ -10,8 +10,8 @@ from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import ENGINE_DTYPES, Bytes, Count, Engine, JsonValue, Natural, Objective
 from vllm_probe.negotiate.laws import table
 
-_DTYPES = {"half": "float16", "float": "float32", **{word: word for word in ENGINE_DTYPES.values()}}
-_KV_DTYPES = (*ENGINE_DTYPES.values(), "fp8", "fp8_e4m3", "fp8_e5m2")
+_DTYPES = {**{word: word for word in ENGINE_DTYPES.values()}, **ENGINE_DTYPES, "half": "float16", "float": "float32"}
+_KV_DTYPES = (*ENGINE_DTYPES.values(), *ENGINE_DTYPES, "fp8", "fp8_e4m3", "fp8_e5m2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,11 @@ def check_pins(request: Request, spec: ModelSpec, max_ranks: int) -> Request:
     Raises:
         BadUsage: a parameter that cannot be pinned, a value that means nothing, or ranks that do not divide the model.
     """
-    aliases = {"dtype": _DTYPES, "quantization": table("support")[request.engine]["aliases"]}
+    aliases = {
+        "dtype": _DTYPES,
+        "kv_cache_dtype": ENGINE_DTYPES,
+        "quantization": table("support")[request.engine]["aliases"],
+    }
     pins: dict[str, Any] = {}
     for name, value in request.pins.items():
         if name not in _PINS:

@@ -55,6 +55,16 @@ def test_pins_have_one_form_and_auto_pins_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "dtype"),
+    [("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32"), ("half", "float16"), ("float", "float32")],
+)
+def test_the_words_of_descriptors_are_synonyms_of_those_of_vllm(word: str, dtype: str) -> None:
+    assert check_pins(Request(pins={"dtype": word}), QWEN3_8B, 1).pins == {"dtype": dtype}
+    if word not in ("half", "float"):
+        assert check_pins(Request(pins={"kv_cache_dtype": word}), QWEN3_8B, 1).pins == {"kv_cache_dtype": dtype}
+
+
+@pytest.mark.parametrize(
     ("pins", "message"),
     [
         ({"dtype": "bf17"}, "--dtype bf17 means nothing"),

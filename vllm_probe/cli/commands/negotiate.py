@@ -40,7 +40,10 @@ def _pin(text: str, metavar: str = "N") -> Any:
 @app.command()
 def negotiate(
     ctx: typer.Context,
-    model: Annotated[str, typer.Option(metavar="M", help="Model name, or folder with config.json.")],
+    target: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Model name, or folder with config.json.", show_default=False)
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.", show_default=False)] = None,
     capability: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +69,7 @@ def negotiate(
     concurrency: Annotated[int | None, _load("Requests at a time.", "32, for latency 1", 1)] = None,
     input_len: Annotated[int | None, _load("Prompt tokens of a request.", "512, or the model's limit", 1)] = None,
     output_len: Annotated[int | None, _load("Generated tokens of a request.", "128, for embeddings 0", 0)] = None,
-    dtype: Annotated[str | None, _pin("auto, bfloat16, float16 or float32.", "FORMAT")] = None,
+    dtype: Annotated[str | None, _pin("auto, bfloat16, float16 or float32; also bf16, fp16, fp32.", "FORMAT")] = None,
     quantization: Annotated[str | None, _pin("auto, none, int8, int4, awq, ...", "METHOD")] = None,
     kv_cache_dtype: Annotated[str | None, _pin("auto, bfloat16, float16, float32, fp8, ...", "FORMAT")] = None,
     max_model_len: Annotated[int | None, _pin("Longest input and output in tokens.")] = None,
@@ -92,15 +95,21 @@ def negotiate(
     Exits with 1 when the model cannot boot, with the bytes it needs and what could.
     """
     from vllm_probe import api
+    from vllm_probe.core.errors import BadUsage
     from vllm_probe.core.files import require_writable
     from vllm_probe.core.units import parse_size
 
-    target = output or (None if as_json else Path("runtime.json"))
-    if target:
-        require_writable(target)
+    if target and model:
+        raise BadUsage(f"both {target} and --model {model} are given", hint="give one of them")
+    wanted = target or model
+    if wanted is None:
+        raise BadUsage("no model is given", hint="give its name or folder, as MODEL or with --model")
+    saved = output or (None if as_json else Path("runtime.json"))
+    if saved:
+        require_writable(saved)
     given = ctx.params | {"kv_cache_memory_bytes": kv_cache_memory_bytes and parse_size(kv_cache_memory_bytes)}
     config = api.negotiate(
-        model,
+        wanted,
         ctx.obj.host,
         capability=capability,
         device=device,
@@ -115,9 +124,9 @@ def negotiate(
     )
     refused = api.refusal(config)
     renderer = "explanation" if explain else "config"
-    ctx.obj.emit(config, as_json=as_json, renderer=renderer, output=None if refused else target)
+    ctx.obj.emit(config, as_json=as_json, renderer=renderer, output=None if refused else saved)
     if refused:
         raise refused
-    if target:
-        ctx.obj.say(f"saved {target}; {api.next_step(config, target, ctx.obj.host)}")
+    if saved:
+        ctx.obj.say(f"saved {saved}; {api.next_step(config, saved, ctx.obj.host)}")
     return 0
