@@ -246,7 +246,9 @@ def test_without_served_names_the_model_has_its_own_and_that_of_the_config(tiny:
 
 
 def test_unknown_routes_and_methods_give_error_objects(app: FastAPI) -> None:
-    assert_error(call(app, "GET", "/v1/nothing"), 404, "Not Found")
+    for method, path in (("GET", "/"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions")):
+        serves = f"There is no {method} {path} here. tiny is an embedding model: POST /v1/embeddings"
+        assert_error(call(app, method, path), 404, serves)
     response = call(app, "GET", "/v1/embeddings")
     assert_error(response, 405, "Method Not Allowed")
     assert response.headers["allow"] == "POST"

@@ -160,7 +160,7 @@ class Routes:
         """The version of vllm-probe."""
         return json_response({"version": __version__})
 
-    async def failure(self, _: Request, error: Exception) -> Response:
+    async def failure(self, request: Request, error: Exception) -> Response:
         """The error object for anything that a handler raised."""
         match error:
             case ApiError():
@@ -176,6 +176,8 @@ class Routes:
             case RequestFailed():
                 self._metrics.failed(error.reason)
                 answer = ApiError(500, str(error), x_should_retry="false")
+            case HTTPException(status_code=404):
+                answer = self._no_route(request)
             case HTTPException():
                 answer = ApiError(error.status_code, error.detail, **(error.headers or {}))
             case _:
@@ -183,6 +185,11 @@ class Routes:
         if answer.status < 500 and answer.status != 429:
             self._metrics.failed("refused")
         return answer.response()
+
+    def _no_route(self, request: Request) -> ApiError:
+        asked = f"{request.method[:10]} {request.url.path[:200]}"
+        serves = f"{self._names[0]} is an embedding model: POST /v1/embeddings"
+        return ApiError(404, f"There is no {asked} here. {serves}; GET /docs shows every route.")
 
 
 async def _disconnected(request: Request) -> None:
