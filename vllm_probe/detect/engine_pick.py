@@ -17,7 +17,8 @@ _LAST = 1 << 16
 def vllm_vendor(host: Host, software: Software) -> str | None:
     """The vendor that the installed vLLM is for, null when there is none.
 
-    A wheel of PyPI has no tag and is for CUDA; vLLM that was built from source is for what its torch was built for.
+    A wheel of PyPI has no tag and is for CUDA, a CPU build always has one (vLLM's setup.py); what has no tag and torch
+    for ROCm or XPU beside it was built from source for that.
     """
     if software.vllm is None:
         return None
@@ -26,8 +27,8 @@ def vllm_vendor(host: Host, software: Software) -> str | None:
             host.glob(f"{site}/{record['package']}-*.dist-info") for site in host.platform().site_packages
         ):
             return str(vendor)
-    tags = (build_tag(software.vllm), build_tag(software.torch), "cu")
-    return next(vendor for vendor in (vendor_of(tag) for tag in tags if tag) if vendor)
+    own, beside = (vendor_of(build_tag(version) or "") for version in (software.vllm, software.torch))
+    return own or (beside if beside not in {None, "cpu"} else vendor_of("cu"))
 
 
 def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | None) -> Choice:
@@ -53,8 +54,8 @@ def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | No
             f"vLLM {version} takes the first device in the order of its runtime; whether {unjudged.id} works is unknown"
         )
         return Choice(id=None, reason=reason, others=others)
-    reason = f"vLLM {version} is {_build(vendor)} and finds no device of that kind"
-    stops = "it stops with `Failed to infer device type`; its CPU build would take the CPU"
+    reason = f"vLLM {version} is {_build(vendor)} and no device of that kind can be used here"
+    stops = "it stops, mostly with `Failed to infer device type`; its CPU build would take the CPU"
     return Choice(id=None, reason=f"{reason}: {stops}", others=others)
 
 

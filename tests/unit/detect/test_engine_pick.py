@@ -29,6 +29,7 @@ ROCM = "0.17.0+rocm721"
         (None, "2.9.0+cu128", None),
         ("0.17.0", "2.9.0", "nvidia"),
         ("0.17.0", None, "nvidia"),
+        ("0.17.0", "2.13.0+cpu", "nvidia"),
         ("0.17.0+cu128", "2.9.0+cpu", "nvidia"),
         ("0.17.0+cpu", "2.9.0+cpu", "cpu"),
         ("0.17.0+rocm721", None, "amd"),
@@ -83,7 +84,7 @@ def test_an_integrated_gpu_that_its_runtime_counts_first_is_what_vllm_takes() ->
 def test_a_build_for_another_vendor_finds_nothing_and_says_what_happens() -> None:
     choice = vllm_choice((CPU, GPU), "0.17.0", "nvidia")
     assert choice.id is None
-    assert "the build for nvidia and finds no device of that kind" in choice.reason
+    assert "the build for nvidia and no device of that kind can be used here" in choice.reason
     assert "Failed to infer device type" in choice.reason
     assert choice.others[GPU.id] == "vLLM 0.17.0 is the build for nvidia"
 
