@@ -245,19 +245,22 @@ def test_a_plug_in_whose_report_is_none_leaves_the_state_unknown(broken: str) ->
 
 
 WATCHED = [
-    ("nvidia", "nvidia-server", "vllm_probe.vendors.nvidia.lib:health"),
-    ("nvidia", "nvidia-laptop-wsl", "vllm_probe.vendors.nvidia.lib:health"),
-    ("amd", "amd-workstation", "vllm_probe.vendors.amd.health:health"),
-    ("intel", "intel-arc-a770", "vllm_probe.vendors.intel.health:health"),
-    ("ascend", "ascend-centos7", "vllm_probe.vendors.ascend.lib:health"),
+    ("nvidia", "nvidia-server"),
+    ("nvidia", "nvidia-laptop-wsl"),
+    ("amd", "amd-workstation"),
+    ("intel", "intel-arc-a770"),
+    ("ascend", "ascend-centos7"),
 ]
 
 
-@pytest.mark.parametrize(("vendor", "name", "function"), WATCHED, ids=[name for _, name, _ in WATCHED])
-def test_each_vendor_tells_the_free_memory_of_the_devices_that_its_probe_finds(
-    vendor: str, name: str, function: str
-) -> None:
-    plugin = replace(import_module(f"vllm_probe.vendors.{vendor}").PLUGIN, health=function)
+def plugin_of(vendor: str) -> VendorPlugin:
+    plugin: VendorPlugin = import_module(f"vllm_probe.vendors.{vendor}").PLUGIN
+    return plugin
+
+
+@pytest.mark.parametrize(("vendor", "name"), WATCHED, ids=[name for _, name in WATCHED])
+def test_each_vendor_tells_the_free_memory_of_the_devices_that_its_probe_finds(vendor: str, name: str) -> None:
+    plugin = plugin_of(vendor)
     host = ReplayHost(codec.from_json(Scene, HOSTS[name]))
     manager = PortableDeviceManager(host, (plugin,))
     devices = [device for device in manager.probe_devices().devices if device.usable and device.kind != "igpu"]
@@ -273,13 +276,22 @@ def test_a_driver_that_hangs_is_not_ready_and_says_so() -> None:
     for library in scene["facts"]["libs"].values():
         library["calls"] = dict.fromkeys(library["calls"], "timeout")
     host = ReplayHost(codec.from_json(Scene, scene))
-    plugin = replace(import_module("vllm_probe.vendors.nvidia").PLUGIN, health="vllm_probe.vendors.nvidia.lib:health")
+    plugin = plugin_of("nvidia")
     health = monitor_of(host, plugin).snapshot(replace(CARD, vendor="nvidia"))
     assert (health.ready, health.lost) == (False, "its driver says nothing for 5 s")
 
 
 def test_a_library_that_is_missing_leaves_the_state_unknown() -> None:
-    plugin = replace(import_module("vllm_probe.vendors.nvidia").PLUGIN, health="vllm_probe.vendors.nvidia.lib:health")
+    plugin = plugin_of("nvidia")
     health = monitor_of(ReplayHost(Scene(facts=Facts())), plugin).snapshot(replace(CARD, vendor="nvidia"))
     assert health.ready
     assert "libnvidia-ml" in health.unknown["free_bytes"]
+
+
+def test_nvml_is_not_asked_while_another_gpu_sleeps() -> None:
+    scene = json.loads(json.dumps(HOSTS["nvidia-server"]))
+    scene["facts"]["files"]["/sys/bus/pci/devices/0002:00:00.0/power_state"] = "D3cold"
+    awake = replace(CARD, id="0001:00:00.0", vendor="nvidia")
+    health = monitor_of(ReplayHost(codec.from_json(Scene, scene)), plugin_of("nvidia")).snapshot(awake)
+    assert (health.ready, health.free_bytes) == (True, None)
+    assert health.unknown["free_bytes"] == "NVML was not asked, because that wakes 0002:00:00.0"

@@ -8,6 +8,7 @@ PLUGIN = VendorPlugin(
     device_types=("amd", "rocm"),
     probe="vllm_probe.vendors.amd.probe:probe",
     adapter="vllm_probe.vendors.amd.adapter:AmdAdapter",
+    health="vllm_probe.vendors.amd.health:health",
     adapter_kinds=("gpu", "igpu"),
     pci_vendors=(0x1002, 0x1022),
     signs=("/dev/dxg",),

@@ -8,6 +8,7 @@ PLUGIN = VendorPlugin(
     device_types=("ascend", "npu"),
     probe="vllm_probe.vendors.ascend.probe:probe",
     adapter="vllm_probe.vendors.ascend.adapter:AscendAdapter",
+    health="vllm_probe.vendors.ascend.lib:health",
     pci_vendors=(0x19E5,),
     signs=("/dev/davinci[0-9]*",),
     container=ContainerAccess(

@@ -8,6 +8,7 @@ PLUGIN = VendorPlugin(
     device_types=("intel_xpu", "intel", "xpu"),
     probe="vllm_probe.vendors.intel.probe:probe",
     adapter="vllm_probe.vendors.intel.adapter:IntelAdapter",
+    health="vllm_probe.vendors.intel.health:health",
     adapter_kinds=("gpu", "igpu"),
     pci_vendors=(0x8086,),
     signs=("/dev/dxg",),

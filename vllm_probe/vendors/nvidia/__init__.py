@@ -8,6 +8,7 @@ PLUGIN = VendorPlugin(
     device_types=("nvidia", "cuda"),
     probe="vllm_probe.vendors.nvidia.probe:probe",
     adapter="vllm_probe.vendors.nvidia.adapter:NvidiaAdapter",
+    health="vllm_probe.vendors.nvidia.lib:health",
     pci_vendors=(0x10DE,),
     signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible", "windows x86_64"),
     container=ContainerAccess(

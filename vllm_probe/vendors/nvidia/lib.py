@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from ctypes import byref, c_int, c_void_p
 from typing import Any
 
+from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.nvidia import PLUGIN
 from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version, harmful, nvml_meaning
@@ -39,8 +40,11 @@ def health(host: Host) -> Record:
     asked.
 
     Raises:
-        LibraryUnavailable: there is no NVML.
+        LibraryUnavailable: there is no NVML, or asking it would wake a GPU.
     """
+    asleep = next((each for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.asleep), None)
+    if asleep:
+        raise LibraryUnavailable(f"NVML was not asked, because that wakes {asleep.address}", hint="use the GPU first")
     report = _session(host, {name: FIELDS[name] for name in HEALTH})
     if report["status"]:
         return {"lost": nvml_meaning(report["status"]).text, "devices": {}}
