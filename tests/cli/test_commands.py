@@ -158,12 +158,10 @@ def test_the_list_says_which_descriptor_serves_a_device_here(cli: Cli) -> None:
 
 
 def test_a_shipped_descriptor_serves_the_card_of_its_name_on_a_replay(cli: Cli) -> None:
-    scene = (HOSTS / "nvidia-server/scene.json").read_text()
-    Path("scene.json").write_text(scene.replace("0x20b2", "0x2684"))
-    options = ("--replay", "scene.json", "negotiate", "--model", "Qwen3-0.6B", "--engine", "vllm", "--json")
+    options = ("--replay", HOSTS / "nvidia-server", "negotiate", "--model", "Qwen3-0.6B", "--engine", "vllm", "--json")
     config = cli(*options, "--device", "nvidia:0", plugins="nvidia").json()
-    assert Path(config["capability"]).name == "rtx-4090.capability.json"
-    assert config["budget"]["device_total_bytes"] == 24 << 30
+    assert Path(config["capability"]).name == "a100-sxm-80gb.capability.json"
+    assert config["budget"]["device_total_bytes"] == 80 << 30
 
 
 def test_a_difference_has_both_values_and_their_ratio_and_is_no_failure(cli: Cli) -> None:

@@ -51,7 +51,11 @@ def bench(
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Say what is slower than in that document; exit 1 if anything is."),
+        typer.Option(
+            metavar="FILE",
+            help="Say what is slower than in that document; exit 1 if anything is.",
+            show_default="nothing is compared",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
