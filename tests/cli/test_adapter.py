@@ -193,3 +193,20 @@ def test_a_new_package_is_listed_and_checked_and_what_is_left_to_write_is_skippe
     assert {name for name, ok in ends.items() if ok is None} == set(missing)
     document = acme.root / "vllm_probe_my_npu" / "capabilities" / "my_npu.capability.json"
     acme.run("vllm_probe", "capability", "validate", str(document))
+
+
+def test_the_list_is_sorted_and_says_what_an_adapter_is_for(cli: Cli, install: Install) -> None:
+    install("acme", BROKEN, "BrokenAdapter")
+    listed = cli("adapter", "list", plugins="").out.splitlines()
+    names = [line.split()[0] for line in listed[2 : listed.index("")]]
+    assert "acme" in names
+    assert names == sorted(names)
+    assert "An adapter that derives from TorchAdapter can serve" in " ".join(listed)
+
+
+def test_an_unknown_plugin_is_answered_with_those_that_the_list_shows(cli: Cli) -> None:
+    ended = cli("adapter", "check", "nope", plugins="")
+    assert ended.error == "unknown-name"
+    hint = ended.err.splitlines()[-1].removeprefix("hint: the plug-ins here are ").split(", ")
+    listed = cli("adapter", "list", plugins="").out.splitlines()
+    assert hint == [line.split()[0] for line in listed[2 : listed.index("")]]

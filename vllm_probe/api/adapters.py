@@ -79,7 +79,9 @@ def _only(name: str, host: "Host") -> "PortableDeviceManager":
     try:
         found = discover_plugins(name)
     except BadUsage as error:
-        raise UnknownName(f"no vendor plug-in is called {name!r}", hint=error.hint) from error
+        names = ", ".join(sorted(plugin.name for plugin in discover_plugins(None).plugins))
+        hint = f"the plug-ins here are {names}"
+        raise UnknownName(f"no vendor plug-in is called {name!r}", hint=hint) from error
     for refused in found.refused:
         raise PluginRefused(f"the plug-in {name} {refused.reason}", hint=f"repair {refused.distribution}")
     return PortableDeviceManager(host, found.plugins, distributions=found.distributions)
