@@ -104,6 +104,10 @@ def test_what_is_neither_a_config_nor_a_model_is_called_what_it_is(cli: Cli) -> 
     assert (ended.code, ended.error) == (2, "unreadable-file")
     assert "there is no file absent.json" in ended.err
     assert "a runtime config" in ended.err
+    Path("bare.json").write_text("{}")
+    ended = cli("serve", "bare.json", "--dry-run")
+    assert ended.error == "schema-violation"
+    assert ended.err.endswith("hint: compare it with `vllm-probe schema runtime`\n")
     Path("empty").mkdir()
     ended = cli("serve", "empty", "--dry-run")
     assert (ended.code, ended.error) == (2, "invalid-model")

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Puts `path` before the pointer of a schema violation in it."""
+def naming(path: Path, schema: str) -> Iterator[None]:
+    """Puts `path` before the pointer of a schema violation in it, and names the schema."""
     try:
         yield
     except SchemaViolation as error:
         error.args = (f"{path}: {error}",)
+        error.hint = f"compare it with `vllm-probe schema {schema}`"
         raise
 
 
@@ -34,7 +35,7 @@ def open_host(replay: Path | None = None) -> "Host":
     if replay:
         from vllm_probe.host.replay import load_host
 
-        with naming(replay):
+        with naming(replay, "scene"):
             return load_host(replay)
     from vllm_probe.host.local import LocalHost
 

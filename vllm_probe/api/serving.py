@@ -216,7 +216,7 @@ def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeCo
     from vllm_probe.core.files import read_json
     from vllm_probe.host.fingerprint import host_fingerprint
 
-    with naming(path):
+    with naming(path, "runtime"):
         config = from_json(RuntimeConfig, read_json(path))
     if not config.schema_version.startswith("1."):
         message = f"{path} is a runtime config of version {config.schema_version}"
