@@ -403,6 +403,26 @@ def test_a_stalled_engine_is_503(faulty: tuple[FastAPI, Engine, FaultyAdapter]) 
     future.result(20)
 
 
+def test_a_client_that_hangs_up_while_it_sends_is_counted_and_nothing_more(
+    faulty: tuple[FastAPI, Engine, FaultyAdapter], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = faulty[0]
+    sent: list[Any] = []
+    parts = iter([{"type": "http.request", "body": b'{"input": ', "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "headers": [], "query_string": b""}
+    asyncio.run(app(scope | {"root_path": ""}, receive, send))
+    assert [message["status"] for message in sent if "status" in message] == [499]
+    assert not caplog.records
+    assert metric(app, "probe:request_failures_total") == 1
+
+
 def test_a_client_that_goes_away_leaves_the_queue(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
     app, engine, adapter = faulty
     adapter.gate.clear()

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.version import __version__
@@ -87,6 +88,7 @@ def create_app(engine: Engine, options: ServerOptions) -> FastAPI:
     _add_facts(app, routes, names)
     for kind in (ApiError, HTTPException, RequestError, QueueFull, QueueClosed, RequestFailed, Exception):
         app.add_exception_handler(kind, routes.failure)
+    app.add_exception_handler(ClientDisconnect, routes.gone)
     marks = {"x-dummy-weights": "true"} if engine.has_dummy_weights else {}
     is_closing = lambda: engine.queue_state().closed  # noqa: E731
     app.add_middleware(Gate, api_key=options.api_key, marks=marks, is_closing=is_closing)

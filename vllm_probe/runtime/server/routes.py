@@ -52,11 +52,15 @@ class Routes:
         tokenized_s = time.perf_counter()
         result = await self._compute(prompts, request)
         if result is None:
-            self._metrics.failed("disconnected")
-            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+            return await self.gone()
         response = render_embeddings(result, self._names[0], asked.encoding_format)
         self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
         return response
+
+    async def gone(self, *_: object) -> Response:
+        """Nobody waits for the answer, or has even sent the whole question; that is counted."""
+        self._metrics.failed("disconnected")
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     async def tokenize(self, request: Request) -> Response:
         """Token ids of a text, of any number of tokens."""
