@@ -244,6 +244,11 @@ def test_no_machine_with_a_dead_device_is_said_to_be_well(cli: Cli, name: str, h
     assert ended.out.splitlines()[0] == headline
 
 
+def test_a_misspelt_measurement_is_an_error_and_nothing_else(cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    assert cli("bench", "--only", "gem").error == "unknown-name"
+    assert "is measured" not in caplog.text
+
+
 def test_a_quick_bench_does_not_take_the_place_of_a_whole_one(
     cli: Cli, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

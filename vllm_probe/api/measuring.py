@@ -40,7 +40,7 @@ def bench(  # noqa: PLR0913 - the options of the command
         UnknownName: `only` names no measurement.
         Interrupted: on Ctrl-C, with the place of the partial document.
     """
-    from vllm_probe.bench.plan import NEEDED, make_plan
+    from vllm_probe.bench.plan import GROUPS, NEEDED, make_plan
     from vllm_probe.bench.store import measure
     from vllm_probe.core.codec import dumps
     from vllm_probe.core.files import make_folder, require_writable, write_private
@@ -55,7 +55,7 @@ def bench(  # noqa: PLR0913 - the options of the command
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)
     keeps = not only or only >= NEEDED
-    if not keeps:
+    if not keeps and only.issubset(GROUPS):
         _log.warning("only %s is measured: the result is not kept for this machine", ", ".join(sorted(only)))
     try:
         if state:
