@@ -25,6 +25,11 @@ def parse_size(text: str) -> int:
     return size
 
 
+def format_figure(value: float) -> str:
+    """A rate or ratio for a person: three digits, or whole with thousands separators from 100 on."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def format_bytes(count: int | None) -> str:
     """`count` bytes for a person, in binary units; an unknown count is `?`."""
     if count is None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from vllm_probe.core.config import BudgetVerdict, Estimate, Prediction
+from vllm_probe.core.units import format_figure
 from vllm_probe.negotiate.budget import Shape
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
@@ -131,9 +132,10 @@ def _method(case: Case, candidate: Candidate) -> str:
             f", on each of {case.ranks} ranks, whose link no descriptor states: sums go at {typical} GB/s,"
             f" the band from {slow} to {fast} ({law['link_source']})"
         )
+    over = "" if case.rates.bandwidth is None else format_figure(case.rates.bandwidth)
     return (
         f"each step: the longer of FLOPs over {candidate.compute} {case.rates.of(candidate.compute)}{beside} and bytes"
-        f" over {case.rates.bandwidth:g} GB/s, at {law['compute'][1]:.0%} and {law['bandwidth'][1]:.0%} of them"
+        f" over {over} GB/s, at {law['compute'][1]:.0%} and {law['bandwidth'][1]:.0%} of them"
         f" ({law['source']})"
     )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vllm_probe.core.capability import Capability, ComputeUnit
+from vllm_probe.core.units import format_figure
 from vllm_probe.negotiate.laws import Row
 
 _SLACK = 10
@@ -24,7 +25,7 @@ class Rate:
 
     def __str__(self) -> str:
         how = f"measured, {_KINDS[self.kind]}" if self.is_measured else "stated"
-        return f"{_figure(self.gflops)} GFLOP/s ({how})"
+        return f"{format_figure(self.gflops)} GFLOP/s ({how})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,10 @@ class Rates:
                 found.append(f"{pointer}: suspect: {note.reason or 'marked by bench'}; run `vllm-probe bench` again")
             is_measured = note is not None and note.source == "measured"
             if value and low and not is_measured and not low / _SLACK <= value <= high * _SLACK:
-                found.append(f"{pointer} {value:g}: suspect: unit? such devices have {_figure(low)} to {_figure(high)}")
+                found.append(
+                    f"{pointer} {value:g}: suspect: unit? such devices have"
+                    f" {format_figure(low)} to {format_figure(high)}"
+                )
         return tuple(found)
 
     def doubts(self, words: Iterable[str]) -> str | None:
@@ -143,10 +147,6 @@ class Rates:
         return note is not None and note.source == "measured"
 
 
-def _figure(gflops: float) -> str:
-    return f"{gflops:.0f}" if gflops >= 100 else f"{gflops:.3g}"
-
-
 def _interpolate(curve: Sequence[tuple[int, float]], rows: int) -> float:
     below = max((point for point in curve if point[0] <= rows), default=curve[0])
     above = min((point for point in curve if point[0] >= rows), default=curve[-1])
@@ -163,6 +163,6 @@ def slower(word: str, rate: Rate, best: str, best_rate: Rate) -> str:
         times = f"about {_NUMBERS[round(ratio) - 2]}"
     said = "was measured" if rate.is_measured and best_rate.is_measured else "is stated as"
     kinds = dict.fromkeys(_KINDS[each.kind] for each in (rate, best_rate) if each.is_measured)
-    figures = f"{_figure(rate.gflops)} against {_figure(best_rate.gflops)} GFLOP/s"
+    figures = f"{format_figure(rate.gflops)} against {format_figure(best_rate.gflops)} GFLOP/s"
     figures += f" ({' against '.join(kinds)})" if kinds else ""
     return f"{word} {said} {times} times slower than {best}: {figures}"

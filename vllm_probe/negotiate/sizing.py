@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vllm_probe.core.config import MemoryBudget
+from vllm_probe.core.units import format_figure
 from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.budget import Shape, account
 from vllm_probe.negotiate.candidates import Candidate
@@ -99,7 +100,9 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
     enough = _PLATEAU[case.request.objective]
     rows = next(rows for rows, rate in curve if rate >= enough * plateau)
     inputs = {"curve": [list(point) for point in curve], "plateau_gflops": plateau, "bandwidth_gb_s": bandwidth}
-    rule = f"fewest tokens that reach {enough:.0%} of the best {candidate.compute} rate, {plateau:.4g} GFLOP/s"
+    rule = (
+        f"fewest tokens that reach {enough:.0%} of the best {candidate.compute} rate, {format_figure(plateau)} GFLOP/s"
+    )
     if bandwidth:
         ridge = plateau * candidate.weights.bytes_per_weight / (2 * bandwidth)
         rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))
@@ -112,7 +115,7 @@ def _from_transfers(case: Case) -> Chunk | None:
     if not transfers or not bandwidth:
         return None
     exact, (low, high) = _TRANSFER_TOKENS * transfers / bandwidth, _CHUNK_RANGE
-    figures = f"{_TRANSFER_TOKENS} x {transfers} transfers / {bandwidth:g} GB/s = {exact:.4g}"
+    figures = f"{_TRANSFER_TOKENS} x {transfers} transfers / {format_figure(bandwidth)} GB/s = {exact:.4g}"
     return Chunk(
         min(max(1 << round(math.log2(max(exact, 1))), low), high),
         f"no rate curve: {figures}, to a power of two from {low} to {high}",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vllm_probe.core.errors import BadUsage
-from vllm_probe.core.units import format_bytes, parse_size
+from vllm_probe.core.units import format_bytes, format_figure, parse_size
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,10 @@ def test_arbitrary_text_gives_a_positive_size_or_bad_usage(text: str) -> None:
 
 def test_bytes_are_shown_in_the_largest_unit_that_holds_one() -> None:
     assert [format_bytes(n) for n in (None, 0, 1023, 1024, 3 << 29)] == ["?", "0 B", "1023 B", "1.00 KiB", "1.50 GiB"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.5, "0.5"), (6.66748, "6.67"), (99.94, "99.9"), (137600, "137,600"), (1008, "1,008")]
+)
+def test_a_figure_has_three_digits_or_thousands_separators(value: float, text: str) -> None:
+    assert format_figure(value) == text

@@ -70,7 +70,7 @@ def test_arc_and_rtx_version_1_documents_golden() -> None:
     assert (arc.dtype, arc.quantization) == ("float16", "awq")
     assert (rtx.prefill_chunk_size, rtx.alignment_bytes, rtx.block_size) == (1024, 256, 16)
     assert (rtx.dtype, rtx.quantization) == ("float16", "w8a8")
-    assert "int8 at 116000 GFLOP/s (stated), fp16 reaches 29000" in decision(rtx, "quantization").rule
+    assert "int8 at 116,000 GFLOP/s (stated), fp16 reaches 29,000" in decision(rtx, "quantization").rule
     assert decision(rtx, "quantization").passed_on == "--quantization compressed-tensors"
 
 

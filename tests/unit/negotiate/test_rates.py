@@ -49,7 +49,7 @@ def test_values_ten_times_off_what_such_devices_reach_are_suspect(document: dict
 
 def test_a_bandwidth_in_the_wrong_unit_is_suspect_and_a_measured_one_is_believed() -> None:
     wrong = descriptor(RTX, memory={"bandwidth_gb_s": 256_000})
-    assert rates(wrong).suspects() == ("/memory/bandwidth_gb_s 256000: suspect: unit? such devices have 256 to 8000",)
+    assert rates(wrong).suspects() == ("/memory/bandwidth_gb_s 256000: suspect: unit? such devices have 256 to 8,000",)
     note = Measurement(source="measured", status="measured")
     assert rates(replace(wrong, measurements={"/memory/bandwidth_gb_s": note})).suspects() == ()
 

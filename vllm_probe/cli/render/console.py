@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vllm_probe.core.device import Verdict
+from vllm_probe.core.units import format_figure
 
 SEVERITY_STYLES = {"blocks": "bold red", "degrades": "yellow", "latent": "cyan", "info": "dim"}
 VERDICT_STYLES = {"usable": "green", "limited": "yellow", "unusable": "bold red", "hidden": "magenta", "unknown": "dim"}
@@ -57,7 +58,7 @@ def pairs(rows: Iterable[tuple[str, RenderableType]], style: str = "bold") -> Ta
 
 def figure(value: float | None) -> str:
     """A rate or ratio with three digits, or whole above 100; nothing for null."""
-    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return "" if value is None else format_figure(value)
 
 
 def verdict(judged: Verdict) -> Text:
