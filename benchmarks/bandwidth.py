@@ -1,7 +1,8 @@
 """bench's memory rates beside a plain torch loop and likwid-bench's kernel of the same kind, where that is installed.
 
-All take turns, five times; each ratio of medians must stay within 5 % of 1. A kind is what happens to the caches:
-torch stores through them, `movntps` and likwid's `_mem` kernels past them.
+All take turns, nine times; the median of the ratios within a turn must stay within 5 % of 1, because the bandwidth of a
+machine that others share drifts from turn to turn. A kind is what happens to the caches: torch stores through them,
+`movntps` and likwid's `_mem` kernels past them.
 """
 
 import math
@@ -23,8 +24,8 @@ from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.cpu.probe import probe
 
 KERNELS = {"read": "load", "copy": "copy", "triad": "stream", "streaming_copy": "copy_mem"}
-TURNS = 5
-SECONDS = 0.4
+TURNS = 9
+SECONDS = 0.25
 
 
 def loop_gb_s(calls: list[Callable[[], object]], nbytes: int) -> float:
@@ -41,6 +42,11 @@ def likwid_gb_s(kernel: str, nbytes: int, threads: int) -> float:
     argv = ["likwid-bench", "-t", kernel, "-w", f"N:{nbytes // 1000}kB:{threads}", "-i", "30"]
     found = re.search(r"MByte/s:\s+([0-9.]+)", subprocess.run(argv, capture_output=True, text=True, check=False).stdout)
     return float(found[1]) / 1000 if found else 0.0
+
+
+def paired(ours: list[float], theirs: list[float]) -> float:
+    """Median of the ratios of turns."""
+    return statistics.median(own / other for own, other in zip(ours, theirs, strict=True) if other)
 
 
 def main() -> None:
@@ -74,11 +80,9 @@ def main() -> None:
                 peer.append(likwid_gb_s(KERNELS[kind] + width, 3 * plan.array_bytes, threads))
         value = statistics.median(ours)
         line = f"{kind:15} {value:6.1f}"
-        line += f"  {statistics.median(direct):10.1f}  {value / statistics.median(direct):.3f}" if direct else " " * 19
+        line += f"  {statistics.median(direct):10.1f}  {paired(ours, direct):.3f}" if direct else " " * 19
         if peer:
-            line += (
-                f"  {KERNELS[kind] + width:15} {statistics.median(peer):5.1f}  {value / statistics.median(peer):.3f}"
-            )
+            line += f"  {KERNELS[kind] + width:15} {statistics.median(peer):5.1f}  {paired(ours, peer):.3f}"
         print(line, flush=True)
 
 
