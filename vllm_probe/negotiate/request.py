@@ -121,19 +121,30 @@ def check_block_size(request: Request, device_type: str, sizes: Sequence[int]) -
         raise BadUsage(message, hint=f"give one of {', '.join(map(str, sizes))}, or none")
 
 
-def ranks_of(heads: int, kv_heads: int) -> tuple[int, ...]:
-    """Tensor-parallel degrees that divide the query heads, and divide or repeat the key/value heads."""
-    return tuple(n for n in range(1, heads + 1) if heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0))
+def ranks_of(heads: int, kv_heads: int, vocab_size: int) -> tuple[int, ...]:
+    """Tensor-parallel degrees that divide query heads and padded vocabulary, and divide or repeat the key/value heads.
+
+    vLLM, in model_executor/layers: `QKVParallelLinear` of linear.py, `VocabParallelEmbedding`.
+    """
+    rows = padded_vocabulary(vocab_size)
+    divisors = (n for n in range(1, heads + 1) if heads % n == 0 and rows % n == 0)
+    return tuple(n for n in divisors if kv_heads % n == 0 or n % kv_heads == 0)
+
+
+def padded_vocabulary(vocab_size: int) -> int:
+    """Rows of vLLM's token embedding, a multiple of 64: `DEFAULT_VOCAB_PADDING_SIZE` of vocab_parallel_embedding.py."""
+    return -(-vocab_size // 64) * 64
 
 
 def _check_ranks(pins: Mapping[str, Any], spec: ModelSpec, max_ranks: int) -> None:
     ranks, stages = pins.get("tensor_parallel_size", 1), pins.get("pipeline_parallel_size", 1)
-    fitting = ranks_of(spec.num_heads, spec.num_kv_heads)
+    fitting = ranks_of(spec.num_heads, spec.num_kv_heads, spec.vocab_size)
     if ranks * stages > max_ranks:
         message = f"{ranks * stages} ranks: the bundled runtime runs one device in one process"
         raise BadUsage(message, hint="use --engine vllm")
     if ranks not in fitting:
-        shape = f"{spec.num_heads} heads and {spec.num_kv_heads} key/value heads of {spec.name}"
+        rows = f"{padded_vocabulary(spec.vocab_size)} padded vocabulary rows"
+        shape = f"{spec.num_heads} heads, {spec.num_kv_heads} key/value heads and {rows} of {spec.name}"
         message = f"--tensor-parallel-size {ranks} does not divide the {shape}"
         raise BadUsage(message, hint=f"these do: {', '.join(map(str, fitting))}")
     if stages > spec.num_layers:

@@ -160,7 +160,7 @@ def _split(selection: Selection) -> Iterator[Alternative]:
     case, chosen = selection.chosen.case, selection.chosen.candidate
     smallest = min((twin.candidate for twin in selection.twins), key=_bits, default=chosen)
     for candidate in dict.fromkeys([chosen, smallest]):
-        for ranks in ranks_of(case.spec.num_heads, case.spec.num_kv_heads):
+        for ranks in ranks_of(case.spec.num_heads, case.spec.num_kv_heads, case.spec.vocab_size):
             if case.ranks < ranks <= case.engine["max_ranks"]:
                 split = size(case.pinned(tensor_parallel_size=ranks), candidate)
                 if split.boots:

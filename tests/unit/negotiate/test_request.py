@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GLM_5_3, MINILM, QWEN3_8B, RTX, case
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models import catalogue
 from vllm_probe.negotiate.request import Request, check_pins, ranks_of, workload_of
 
 
@@ -78,7 +81,7 @@ def test_the_words_of_descriptors_are_synonyms_of_those_of_vllm(word: str, dtype
         ({"enforce_eager": 1}, "--enforce-eager 1"),
         ({"quantization": 4}, "--quantization 4"),
         ({"speculative_config": "x"}, "'speculative_config' is not a parameter"),
-        ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the 32 heads and 8 key/value heads"),
+        ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the 32 heads, 8 key/value heads"),
         ({"pipeline_parallel_size": 37}, "--pipeline-parallel-size 37 exceeds the 36 layers"),
         ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, "--max-num-seqs 64 exceeds --max-num-batched-tokens 32"),
     ],
@@ -96,9 +99,26 @@ def test_the_bundled_runtime_has_one_rank() -> None:
 
 
 def test_ranks_divide_the_heads_and_divide_or_repeat_the_key_heads() -> None:
-    assert ranks_of(QWEN3_8B.num_heads, QWEN3_8B.num_kv_heads) == (1, 2, 4, 8, 16, 32)
-    assert ranks_of(40, 8) == (1, 2, 4, 8, 40)
-    assert ranks_of(GLM_5_3.num_heads, GLM_5_3.num_kv_heads)[-1] == 64
+    assert ranks_of(32, 8, 151936) == (1, 2, 4, 8, 16, 32)
+    assert ranks_of(40, 8, 40 * 64) == (1, 2, 4, 8, 40)
+    assert ranks_of(GLM_5_3.num_heads, GLM_5_3.num_kv_heads, GLM_5_3.vocab_size)[-1] == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [("Qwen3-14B", (1, 2, 4, 8)), ("GLM-4.6", (1, 2, 4, 8, 16, 32)), ("all-MiniLM-L6-v2", (1, 2, 3, 4, 6, 12))],
+)
+def test_ranks_divide_the_padded_vocabulary_of_a_model_too(name: str, ranks: tuple[int, ...]) -> None:
+    spec = catalogue.load(name)
+    assert ranks_of(spec.num_heads, spec.num_kv_heads, spec.vocab_size) == ranks
+
+
+@given(st.integers(1, 256), st.integers(1, 32), st.integers(1, 300_000))
+def test_ranks_are_exactly_those_for_which_every_division_of_vllm_is_even(groups: int, kv: int, vocab: int) -> None:
+    heads, rows = groups * kv, vocab + -vocab % 64
+    shared = (max(n, kv) % min(n, kv) == 0 for n in range(1, heads + 1))
+    even = [n for n, whole in enumerate(shared, 1) if whole and heads % n == 0 and rows % n == 0]
+    assert list(ranks_of(heads, kv, vocab)) == even
 
 
 @pytest.mark.parametrize(
