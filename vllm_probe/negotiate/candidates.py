@@ -83,7 +83,8 @@ def own_doubt(case: Case) -> str | None:
     name, rows = case.spec.quantization, _support(case, "methods")
     if name == "none":
         return None
-    reason = _kernel_reason(case, rows[name]) if name in rows else "no kernels are known"
+    unknown = f"no kernels are known, the engine may refuse it; known there are {', '.join(rows) or 'none'}"
+    reason = _kernel_reason(case, rows[name]) if name in rows else unknown
     return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
 
 
@@ -147,12 +148,21 @@ def _kernel_reason(case: Case, row: Row) -> str | None:
     return None
 
 
+def _doubt(case: Case, row: Row) -> str | None:
+    """What a table is not sure of on this architecture, or null."""
+    arch, sure = case.capability.device.arch, tuple(row.get("sure_arch", ()))
+    if "doubt" not in row or (arch and sure and arch.startswith(sure)):
+        return None
+    seen = f"; {f'this is {arch}' if arch else 'the descriptor names no arch'}" if sure else ""
+    return f"{row['doubt']}{seen}"
+
+
 def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     methods, is_own = table("methods"), name == case.spec.quantization
     method = methods.get(name, methods["none"])
     stored = {part: methods.get(word, methods["none"]) for part, word in case.spec.quantized_parts.items() if is_own}
     word = method["format"] if method["format"] and case.rates.of(method["format"]) else WORDS[dtype]
-    doubts = [rule["doubt"] for rule in (row, _dtype_rule(case, dtype)) if "doubt" in rule]
+    doubts = [doubt for rule in (row, _dtype_rule(case, dtype)) if (doubt := _doubt(case, rule))]
     if is_own and (reason := own_doubt(case)):
         doubts.append(reason)
     if "min_arch" in row and case.capability.device.arch is None:

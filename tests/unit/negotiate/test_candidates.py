@@ -158,3 +158,30 @@ def test_a_checkpoint_without_kernels_is_doubted(
 def test_a_format_that_only_its_own_checkpoints_have_is_no_twin() -> None:
     found = matched(QWEN3_8B, H100, engine="vllm")
     assert "mxfp4" not in {*reasons(found), *(twin.quantization for twin in found.twins)}
+
+
+@pytest.mark.parametrize("name", ["Qwen3-8B", "Qwen3-32B-FP8"])
+@pytest.mark.parametrize(
+    ("arch", "end"),
+    [
+        ("gfx942", None), ("gfx950", None), ("gfx1201", None),
+        ("gfx90a", "; this is gfx90a"), ("gfx1100", "; this is gfx1100"), (None, "; the descriptor names no arch"),
+    ],
+)  # fmt: skip
+def test_fp8_is_doubted_only_on_an_architecture_that_lacks_it(name: str, arch: str | None, end: str | None) -> None:
+    document = H100 | {"device_type": "amd", "device": {"arch": arch}}
+    found = matched(catalogue.load(name), document, engine="vllm")
+    doubts = next(each.doubts for each in (found.own, *found.twins) if each.quantization == "fp8")
+    assert doubts == ((f"native fp8 needs gfx94x, gfx95x or gfx12xx{end}",) if end else ())
+
+
+def test_a_checkpoint_that_the_table_of_a_device_lacks_is_doubted_with_what_the_table_has() -> None:
+    document = H100 | {"device_type": "amd", "device": {"arch": "gfx942"}}
+    doubts = matched(replace(QWEN3_8B, quantization="nvfp4"), document, engine="vllm").own.doubts
+    reason, known = "no kernels are known, the engine may refuse it", "fp8, w8a8, awq, gptq, w4a16, mxfp4"
+    assert doubts == (f"nvfp4 with vllm on amd: {reason}; known there are {known}",)
+
+
+def test_on_the_ascend_document_too_the_bundled_runtime_says_why_nothing_is_quantized_at_load() -> None:
+    found = reasons(matched(EMBEDDING, ASCEND))
+    assert found["int4"] == found["int8"] == "the bundled runtime has no int8/int4 kernels yet"
