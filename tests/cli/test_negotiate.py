@@ -74,6 +74,32 @@ def test_for_vllm_the_last_line_is_its_whole_command(cli: Cli) -> None:
     assert "where CHECKPOINT is an AWQ checkpoint of Qwen3-Embedding-0.6B" in quantized.err
 
 
+def test_for_vllm_the_checkpoint_as_it_is_comes_first_and_what_would_be_faster_second(cli: Cli) -> None:
+    command = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")
+    own, _, better, _ = cli(*command).err.splitlines()[-4:]
+    assert own.startswith("vllm serve Qwen/Qwen3-Embedding-0.6B --runner pooling")
+    assert "--quantization" not in own
+    assert better.startswith("vllm serve CHECKPOINT --runner pooling")
+    assert "--quantization awq" in better
+    assert "vllm serve Qwen/" not in cli(*command, "--quantization", "awq").err
+
+
+@pytest.mark.parametrize(
+    ("name", "printed", "assumed"),
+    [
+        ("Qwen3-8B-FP8", "Qwen3-8B-FP8", True),
+        ("qwen3-32b-fp8", "Qwen/Qwen3-32B-FP8", False),
+        ("me/Qwen3-8B-FP8", "me/Qwen3-8B-FP8", False),
+        ("qwen3-8b", "Qwen/Qwen3-8B", False),
+    ],
+)
+def test_vllm_is_given_the_repository_or_the_name_as_typed(cli: Cli, name: str, printed: str, assumed: bool) -> None:
+    ended = cli("negotiate", name, "--capability", "cpu.json", "--engine", "vllm", "--device-memory", "2TiB")
+    assert f" vllm serve {printed} --dtype" in ended.err
+    assert "--quantization" not in ended.err
+    assert (f"{name} is assumed to exist" in " ".join(ended.out.split())) == assumed
+
+
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [

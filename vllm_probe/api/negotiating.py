@@ -108,12 +108,14 @@ def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
 
 
 def _vllm_step(config: "RuntimeConfig") -> str:
-    from vllm_probe.negotiate.command import vllm_command
+    from vllm_probe.negotiate.command import own_format, vllm_command
 
-    if config.requires:
-        command = vllm_command(config, "CHECKPOINT")
-        return f"{command}\nwhere CHECKPOINT is {config.requires[0]}; --quantization none takes {config.model} as it is"
-    return vllm_command(config)
+    if not config.requires:
+        return vllm_command(config)
+    command = f"{vllm_command(config, 'CHECKPOINT')}\nwhere CHECKPOINT is {config.requires[0]}"
+    if own := own_format(config):
+        return f"{vllm_command(own)}\nthat takes {config.model} as it is; the config saved is for\n{command}"
+    return f"{command}; --quantization none takes {config.model} as it is"
 
 
 def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> str | None:

@@ -122,6 +122,7 @@ class Alternative:
         verdict: whether it boots.
         note: what is lost or gained.
         budget: every byte of it.
+        values: parameters that it has otherwise, for the checkpoint's own format.
     """
 
     change: str
@@ -129,6 +130,7 @@ class Alternative:
     verdict: BudgetVerdict
     note: str
     budget: MemoryBudget | None = None
+    values: dict[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,8 @@ def _shape(name: str, host: Host) -> ModelSpec:
     repository = spec.repository
     if reading.base != name.rpartition("/")[2].lower():
         form = "" if reading.quantization == "none" else f" quantized with {reading.quantization}"
-        source, repository = f"{source}; {name!r} is taken as this shape{form}", None
+        source, repository = f"{source}; {name!r} is taken as this shape{form}, and assumed to exist", None
+        spec = spec if "/" in name else replace(spec, name=name)
     if "/" in name and name.lower() != (repository or "").lower():
         repository = name
     if reading.quantization not in ("none", spec.quantization):

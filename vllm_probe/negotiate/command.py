@@ -3,8 +3,10 @@
 import json
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from vllm_probe.core.config import Decision, RuntimeConfig
+from vllm_probe.negotiate.decide import OWN_FORMAT
 from vllm_probe.negotiate.laws import version_number
 
 _USE_ACTIVATION = (
@@ -21,6 +23,21 @@ def vllm_command(config: RuntimeConfig, model: str | None = None) -> str:
     words = ["vllm", "serve", model or config.model, *(["--runner", "pooling"] if config.task == "embed" else [])]
     words += [word for decision in config.decisions for word in _option(decision, config)]
     return " ".join([*_environment(config), *map(shlex.quote, words)])
+
+
+def own_format(config: RuntimeConfig) -> RuntimeConfig | None:
+    """`config` for the checkpoint as it is, where a format won that has to be obtained first.
+
+    Null when nothing has to be, when the checkpoint as it is does not boot, or when the user pinned the format.
+    """
+    own = next((each for each in config.alternatives if "quantization" in each.values), None)
+    pinned = any(each.pinned for each in config.decisions if each.key == "quantization")
+    if own is None or own.budget is None or pinned or not config.requires:
+        return None
+    decisions = [replace(each, value=own.values.get(each.key, each.value)) for each in config.decisions]
+    decisions = [replace(each, passed_on=OWN_FORMAT) if each.key == "quantization" else each for each in decisions]
+    values = {key: value for key, value in own.values.items() if key != "compile"}
+    return replace(config, **values, requires=(), budget=own.budget, decisions=tuple(decisions))
 
 
 def _environment(config: RuntimeConfig) -> Iterator[str]:

@@ -15,6 +15,7 @@ from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
 
 _NO_CAPACITY = "the capacity is unknown: give --device-memory"
+OWN_FORMAT = "not passed on: vLLM reads the format from the checkpoint"
 _NO_KV = "a prompt is computed in one step: there is no KV cache"
 
 
@@ -66,7 +67,7 @@ def _formats(record: Record, selection: Selection) -> None:
         rate=f"{word} {rate}, {case.request.capability_name}" if rate else case.rates.why_missing(word),
         checkpoint=f"{case.spec.dtype}, {case.spec.source}",
     )
-    option = candidate.option if candidate.quantization != "none" else "not passed on: the checkpoint's own"
+    option = candidate.option if chosen is not selection.own else OWN_FORMAT
     record.set(
         "quantization",
         candidate.quantization,

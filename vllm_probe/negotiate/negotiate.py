@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import join, to_json
-from vllm_probe.core.config import RuntimeConfig
+from vllm_probe.core.config import Alternative, RuntimeConfig
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import JsonValue
@@ -46,7 +46,7 @@ def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: 
         budget=chosen.budget,
         predicted=predict(case, chosen.candidate, chosen.shape, chosen.budget.verdict),
         decisions=tuple(record.decisions),
-        alternatives=alternatives(selection),
+        alternatives=tuple(_alternatives(selection, record)),
         warnings=_warnings(case, selection),
     )
     return _explained(config)
@@ -58,12 +58,27 @@ def _name(request: Request, capability: Capability) -> str:
     return f"{request.capability_name} ({capability.host_fingerprint})"
 
 
+def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]:
+    """What else would do; the checkpoint's own format, where it boots, with every parameter that it changes."""
+    own = selection.own
+    for rank, found in enumerate(alternatives(selection)):
+        if rank or selection.chosen is own or not own.boots:
+            yield found
+            continue
+        decided = {each.key: each.value for each in record.decisions}
+        others = Record(replace(selection, chosen=own)).decisions
+        values = {each.key: each.value for each in others if each.value != decided[each.key]}
+        yield replace(found, values=values)
+
+
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
     doubt = case.rates.doubts(_compared(selection))
     found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
     if case.spec.weight_bytes is None and case.spec.num_parameters is None:
         found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
+    if case.request.engine == "vllm" and not (case.spec.weights_path or case.spec.repository):
+        found.append(f"{case.spec.name} is assumed to exist: give its repository (organisation/name) or folder to vLLM")
     if processes := by_device(case.engine["non_torch_by_device"], case.device_type):
         found.append(f"memory of the engine's processes: {processes['source']}")
     return tuple(dict.fromkeys(found))

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.negotiate.cases import CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config
+from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config, decision
 from vllm_probe.core.model import ModelSpec
-from vllm_probe.negotiate.command import vllm_command
+from vllm_probe.models import catalogue
+from vllm_probe.negotiate.command import own_format, vllm_command
 
 KNOWN = {
     "--runner", "--dtype", "--quantization", "--kv-cache-dtype", "--max-model-len", "--block-size",
@@ -63,3 +64,42 @@ def test_threads_of_a_cpu_stand_before_the_command() -> None:
     line = vllm_command(config(QWEN3_8B, CPU, engine="vllm", threads=2))
     assert line.startswith("VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 vllm serve ")
     assert vllm_command(config(QWEN3_8B, H100, engine="vllm")).startswith("vllm serve ")
+
+
+@pytest.mark.parametrize("name", ["Qwen3-32B-FP8", "DeepSeek-V3", "GLM-5.3-FP8", "gpt-oss-20b", "Qwen3.6-27B-NVFP4"])
+@pytest.mark.parametrize("device_type", ["nvidia", "amd", "intel_xpu", "cpu"])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_the_format_of_a_quantized_checkpoint_is_left_to_vllm(name: str, device_type: str, pinned: bool) -> None:
+    spec = catalogue.load(name)
+    pins = {"quantization": spec.quantization} if pinned else {}
+    found = config(spec, H100 | {"device_type": device_type}, engine="vllm", device_memory_bytes=2048 * GIB, pins=pins)
+    assert found.quantization == spec.quantization
+    assert "--quantization" not in vllm_command(found)
+    assert decision(found, "quantization").passed_on == "not passed on: vLLM reads the format from the checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("document", "spec"),
+    [(ASCEND, EMBEDDING), (RTX | {"memory": {"bandwidth_gb_s": 256, "total_bytes": 64 * GIB}}, QWEN3_8B)],
+)
+def test_the_checkpoint_as_it_is_has_the_line_that_it_would_be_negotiated(
+    document: dict[str, Any], spec: ModelSpec
+) -> None:
+    found = config(spec, document, engine="vllm")
+    assert found.requires
+    own = own_format(found)
+    assert own is not None
+    alone = config(spec, document, engine="vllm", pins={"quantization": "none"})
+    assert vllm_command(own) == vllm_command(alone)
+    assert (own.quantization, own.requires, own.budget) == ("none", (), alone.budget)
+    assert own.max_model_len == alone.max_model_len
+    pinned = config(spec, document, engine="vllm", pins={"quantization": found.quantization})
+    assert own_format(pinned) is None
+    assert own_format(alone) is None
+
+
+def test_a_checkpoint_that_does_not_boot_as_it_is_has_no_line() -> None:
+    found = config(QWEN3_8B, RTX | {"memory": {"bandwidth_gb_s": 256, "total_bytes": 14 * GIB}}, engine="vllm")
+    assert found.requires
+    assert found.budget.verdict == "boots"
+    assert own_format(found) is None
