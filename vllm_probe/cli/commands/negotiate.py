@@ -41,9 +41,10 @@ def _pin(text: str, metavar: str = "N") -> Any:
 def negotiate(
     ctx: typer.Context,
     target: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="Model name, or folder with config.json.", show_default=False)
+        str | None,
+        typer.Argument(metavar="MODEL", help="Model name, or folder with config.json.", show_default="that of --model"),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.", show_default="MODEL")] = None,
     capability: Annotated[
         str | None,
         typer.Option(
