@@ -44,6 +44,7 @@ MACHINES = [
         alignment_bytes=256,
         group_width=32,
         quantization="w8a8",
+        integrated=("dxg:intel-0",),
     ),
     Machine(
         scene="ascend-centos7",

@@ -1,7 +1,7 @@
 """Probes of layer 0: the bus, and the GPUs that it does not show, behind Windows and in a system on a chip."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from vllm_probe.core.device import Verdict
 from vllm_probe.core.plugin import Probe, VendorPlugin
@@ -10,12 +10,15 @@ from vllm_probe.vendors.layer0 import Fact, Reading, bus_devices, node_verdict, 
 from vllm_probe.vendors.nodes import node_facts, read_identity
 
 DXG = "/dev/dxg"
-_WSL_LIBRARIES = (
-    ("nvidia", ("/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1")),
-    ("amd", ("/opt/rocm*/lib/librocdxg.so*", "/usr/lib/librocdxg.so*", "/usr/lib/*/librocdxg.so*")),
-    ("intel", ("/usr/lib/*/libze_intel_gpu.so*", "/usr/lib64/libze_intel_gpu.so*")),
-)  # the first vendor whose library is there has its GPU behind /dev/dxg
+_WSL_LIBRARIES = {
+    "nvidia": ("/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1"),
+    "amd": ("/opt/rocm*/lib/librocdxg.so*", "/usr/lib/librocdxg.so*", "/usr/lib/*/librocdxg.so*"),
+    "intel": ("/usr/lib/*/libze_intel_gpu.so*", "/usr/lib64/libze_intel_gpu.so*"),
+}
+"""What a vendor's GPU needs behind /dev/dxg. The first vendor that has it has a GPU there even where no tool lists one;
+an image may hold the library of a later one without a GPU."""
 _UNTOLD = "Windows has the driver, and no tool here told it"
+_UNNAMED: tuple[Fact, Fact, Fact] = ((None, _UNTOLD),) * 3
 
 
 def probe_of(plugin: VendorPlugin) -> Probe:
@@ -24,25 +27,27 @@ def probe_of(plugin: VendorPlugin) -> Probe:
 
 
 def dxg_library(host: Host, vendor: str) -> str | None:
-    """The library that shows `vendor`'s GPU to be the one behind /dev/dxg, null when it is not or there is none."""
-    if host.exists(DXG):
-        for owner, patterns in _WSL_LIBRARIES:
-            found = next((path for pattern in patterns for path in host.glob(pattern)), None)
-            if found:
-                return found if owner == vendor else None
-    return None
+    """The library through which `vendor`'s GPUs behind /dev/dxg are used, null without it or without the node."""
+    if not host.exists(DXG):
+        return None
+    return next((path for pattern in _WSL_LIBRARIES.get(vendor, ()) for path in host.glob(pattern)), None)
 
 
-def dxg(host: Host, vendor: str, named: Iterable[tuple[Fact, Fact, Fact]] = (((None, _UNTOLD),) * 3,)) -> list[Reading]:
-    """The GPUs of `vendor` behind /dev/dxg: one for each name, architecture and driver that a tool gave."""
+def dxg(host: Host, vendor: str, named: Sequence[tuple[Fact, Fact, Fact]] = ()) -> list[Reading]:
+    """The GPUs of `vendor` behind /dev/dxg: one for each name, architecture and driver that a tool gave.
+
+    Without any, one where `vendor` is the first that has its library there. The GPUs of a later vendor are counted
+    apart from those of the first, so that neither changes the other's addresses.
+    """
     library = dxg_library(host, vendor)
     if library is None:
         return []
+    first = next(each for each in _WSL_LIBRARIES if dxg_library(host, each)) == vendor
     node = node_facts(host, DXG, read_identity(host))
     verdict = node_verdict(host, node, f"Windows offers it to Linux in {DXG}")
     return [
         reading(
-            f"dxg:{i}",
+            f"dxg:{i}" if first else f"dxg:{vendor}-{i}",
             vendor,
             "gpu",
             verdict=verdict,
@@ -52,7 +57,7 @@ def dxg(host: Host, vendor: str, named: Iterable[tuple[Fact, Fact, Fact]] = (((N
             nodes=[node],
             details={"library": library},
         )
-        for i, (name, arch, driver) in enumerate(named)
+        for i, (name, arch, driver) in enumerate(named or ([_UNNAMED] if first else []))
     ]
 
 

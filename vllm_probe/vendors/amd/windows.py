@@ -24,7 +24,7 @@ def behind_windows(host: Host) -> tuple[list[Reading], str, list[dict[str, Any]]
     def fact(card: dict[str, Any], key: str) -> Fact:
         return card.get(key), source if key in card else f"{source} does not tell it"
 
-    named = [(fact(card, "name"), fact(card, "arch"), (None, "Windows has the driver")) for card in cards or [{}]]
+    named = [(fact(card, "name"), fact(card, "arch"), (None, "Windows has the driver")) for card in cards]
     return dxg(host, PLUGIN.name, named), source, cards
 
 

@@ -180,7 +180,7 @@ def _left_alone(host: Host, reading: Reading, told: Mapping[str, Sequence[Eviden
 
 
 def _behind_windows(host: Host, reports: Reports) -> list[Reading]:
-    """The GPUs behind /dev/dxg: those that Level Zero lists, or one."""
+    """The GPUs behind /dev/dxg: those that Level Zero lists, or one where no other vendor has its library there."""
     records = reports.level_zero.get("devices", ())
     silent = "Level Zero did not tell it"
 
@@ -188,7 +188,7 @@ def _behind_windows(host: Host, reports: Reports) -> list[Reading]:
         name: Fact = (record["name"], "Level Zero") if "name" in record else (None, silent)
         return name, (None, silent), (None, "Windows has the driver")
 
-    found = dxg(host, PLUGIN.name, [named(record) for record in records] or [named({})])
+    found = dxg(host, PLUGIN.name, [named(record) for record in records])
     return [_seen_behind(host, reading, records[place : place + 1], reports) for place, reading in enumerate(found)]
 
 

@@ -74,7 +74,7 @@ def tegra_readings(host: Host) -> dict[str, Any]:
 def behind_windows(host: Host, count: int) -> list[Reading]:
     """The GPUs behind /dev/dxg: as many as a library or tool lists, one where none does."""
     untold: Fact = (None, _UNTOLD)
-    return dxg(host, PLUGIN.name, [(untold, untold, untold)] * max(count, 1))
+    return dxg(host, PLUGIN.name, [(untold, untold, untold)] * count)
 
 
 def on_windows(host: Host, records: Sequence[Mapping[str, Any]]) -> list[Reading]:

@@ -266,6 +266,13 @@ def test_a_gpu_behind_windows_is_listed_with_what_level_zero_tells() -> None:
     assert [(device.id, device.usable) for device in silent.values()] == [("dxg:0", False)]
 
 
+def test_a_gpu_beside_nvidias_behind_windows_counts_where_level_zero_lists_it() -> None:
+    (igpu,) = devices("nvidia-laptop-wsl").values()
+    assert (igpu.id, igpu.kind, igpu.memory.kind, igpu.usable) == ("dxg:intel-0", "igpu", "shared", True)
+    assert devices("nvidia-laptop-wsl", libs={"libze_loader.so.1": None}) == {}
+    assert devices("nvidia-laptop-wsl", libs=level_zero(zeInit=0, zeDriverGet=1, zeDeviceGet=0)) == {}
+
+
 def test_a_container_without_dri_says_what_is_lost_and_how_to_get_it_back() -> None:
     found = inventory(ReplayHost(codec.from_json(Scene, HOSTS["ctr-14-no-dri"])))
     card = next(device for device in found.devices if device.vendor == "intel")
