@@ -137,6 +137,7 @@ class ModelSpec:
         norm_eps: epsilon of the norms.
         rope_theta: base of the rotary positions, null without them.
         rope_type: how the rotary positions are scaled, Hugging Face's word, `default` when they are not.
+        rope_stretch: rows of the rotary table for each position of `max_model_len`; Gemma 3 scales beyond it.
         eos_token_ids: tokens that end a generation.
         moe: mixture of experts or null.
         mla: latent attention or null.
@@ -149,6 +150,7 @@ class ModelSpec:
         projections: widths of the linears behind pooling.
         normalizes: whether vectors are scaled to unit length.
         is_matryoshka: the first dimensions of a vector are a vector, https://arxiv.org/abs/2205.13147.
+        vision_parameters: parameters of the image tower and of what joins it to the text model, 0 without one.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
         num_parameters: exact count from headers, null when none were read or the weights are packed.
         weights_path: folder with the weight files, null for a catalogue shape.
@@ -186,6 +188,7 @@ class ModelSpec:
     norm_eps: Rate = 1e-6
     rope_theta: Rate | None = None
     rope_type: str = "default"
+    rope_stretch: Rate = 1.0
     eos_token_ids: tuple[Natural, ...] = ()
     moe: MoeShape | None = None
     mla: MlaShape | None = None
@@ -197,6 +200,7 @@ class ModelSpec:
     projections: tuple[Count, ...] = ()
     normalizes: bool = False
     is_matryoshka: bool = False
+    vision_parameters: Natural = 0
     weight_bytes: Bytes | None = None
     num_parameters: Count | None = None
     weights_path: str | None = None

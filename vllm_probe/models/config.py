@@ -6,6 +6,7 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
 from vllm_probe.models.facts import Facts
 from vllm_probe.models.quantization import read_quantization
+from vllm_probe.models.vision import tower_parameters
 
 _DTYPES = ("float32", "bfloat16", "float16")
 
@@ -125,6 +126,7 @@ def parse_config(
         norm_eps=facts.number("layer_norm_eps", 1e-12) if encodes else facts.number("rms_norm_eps", 1e-6),
         rope_theta=None if encodes else rope.number("rope_theta", facts.number("rope_theta", 1e4)),
         rope_type=rope.word("rope_type", "type", default="default"),
+        rope_stretch=_beyond(rope) if "stretched" in traits else 1.0,
         eos_token_ids=() if encodes else tuple(dict.fromkeys(eos)),
         moe=_moe(facts, is_parallel="parallel" in traits),
         mla=mla,
@@ -135,6 +137,7 @@ def parse_config(
         pooling=("cls" if encodes else "last") if embeds else None,
         normalizes=embeds,
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
+        vision_parameters=tower_parameters(architecture, facts),
         source=source,
     )
 
@@ -169,6 +172,11 @@ def _max_model_len(facts: Facts, rope: Facts, offset: int) -> int:
     if positions < 1:
         raise facts.invalid("no position is left for a token")
     return positions
+
+
+def _beyond(rope: Facts) -> float:
+    """Rows that linear scaling gives the rotary table for each position of the config."""
+    return max(1.0, rope.number("factor", 1)) if rope.word("rope_type", "type") == "linear" else 1.0
 
 
 def _dtype(facts: Facts, stored: str) -> str:

@@ -1,0 +1,35 @@
+"""The image tower beside a text model."""
+
+from typing import Any
+
+import pytest
+
+from vllm_probe.models import catalogue
+from vllm_probe.models.facts import Facts
+from vllm_probe.models.vision import tower_parameters
+
+
+def parameters(architecture: str, **config: Any) -> int:
+    return tower_parameters(architecture, Facts({"hidden_size": 2560, **config}, "test"))
+
+
+def test_the_tower_of_gemma_3_is_known_without_its_config() -> None:
+    found = parameters("Gemma3ForConditionalGeneration")
+    assert found == pytest.approx(416_866_032 + 1152 * 2560, rel=0.0005)
+    assert catalogue.load("gemma-3-4b").vision_parameters == found
+
+
+def test_a_text_model_has_none_and_neither_has_an_unknown_tower() -> None:
+    assert parameters("Qwen3ForCausalLM", vision_config={"hidden_size": 8}) == 0
+    assert parameters("Qwen3VLForConditionalGeneration") == 0
+    assert parameters("Qwen3VLForConditionalGeneration", vision_config={"hidden_size": 8}) == 0
+
+
+def test_a_stated_tower_is_counted_layer_by_layer() -> None:
+    tower = {
+        "depth": 1, "hidden_size": 4, "intermediate_size": 8, "patch_size": 2, "num_position_embeddings": 5,
+        "spatial_merge_size": 2,
+    }  # fmt: skip
+    layer = 4 * 4 * 5 + 2 * 4 * 8 + 8 + 4 + 16
+    expected = layer + 3 * 4 * 4 + 5 * 4 + 16 * 16 + 16 * 2560
+    assert parameters("Qwen3_5ForConditionalGeneration", vision_config=tower) == expected

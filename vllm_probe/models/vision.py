@@ -1,0 +1,46 @@
+"""The image tower of a multimodal checkpoint, which an engine loads beside the text model."""
+
+from vllm_probe.core.values import JsonValue
+from vllm_probe.models.facts import Facts
+
+_TOWERS: dict[str, dict[str, JsonValue]] = {
+    "Gemma3ForConditionalGeneration": {
+        "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 14, "num_position_embeddings": 4096,
+    },
+    "Llama4ForConditionalGeneration": {
+        "depth": 34, "hidden_size": 1408, "intermediate_size": 5632, "patch_size": 14, "num_position_embeddings": 577,
+        "joined_parameters": 5632 * 4096 + 4096 * 4096 + 4096 * 5120,
+    },
+}  # fmt: skip
+"""Towers of published checkpoints, for a config that leaves `vision_config` out.
+
+Gemma 3: SigLIP So400m/14 at 896 pixels, arXiv 2503.19786 section 2; Llama 4: the configuration classes of transformers.
+"""
+
+
+def tower_parameters(architecture: str, facts: Facts) -> int:
+    """Parameters of the tower and its projection, 0 for a text model.
+
+    A layer has 4 h^2 + 2 h I weights (3 h I where it is gated), its biases and two norms; around the layers stand the
+    patch embedding of `channels x frames x patch^2` inputs, a table of positions, and the linears that join it.
+    """
+    stated = facts.part("vision_config")
+    if not architecture.endswith("ForConditionalGeneration") or not (stated.values or architecture in _TOWERS):
+        return 0
+    tower = Facts(stated.values, facts.source, _TOWERS.get(architecture))
+    hidden = tower.maybe("hidden_size")
+    layers, inner = tower.maybe("depth", "num_hidden_layers"), tower.maybe("intermediate_size")
+    if not (hidden and layers and inner):
+        return 0
+    gates = 1 if "gated" in tower.word("model_type") or tower.word("model_type").startswith("gemma4") else 0
+    layer = 4 * hidden * (hidden + 1) + (2 + gates) * hidden * inner + inner + hidden + 4 * hidden
+    patch = (tower.maybe("patch_size") or 14) ** 2 * (tower.maybe("temporal_patch_size") or 1)
+    around = 3 * patch * hidden + (tower.maybe("num_position_embeddings", "position_embedding_size") or 0) * hidden
+    return layers * layer + around + _joined(tower, hidden, facts.count("hidden_size"))
+
+
+def _joined(tower: Facts, hidden: int, text: int) -> int:
+    """The linears between tower and text model: as known, a merger of neighbouring patches, or one projection."""
+    merged = hidden * (tower.maybe("spatial_merge_size") or 1) ** 2
+    merger = merged * merged + merged * text if merged > hidden else hidden * text
+    return tower.maybe("joined_parameters") or merger
