@@ -73,6 +73,13 @@ def test_what_the_doctor_records_is_all_that_it_asks(name: str) -> None:
     assert second.devices == first.devices
 
 
+def test_a_card_kept_from_a_container_that_has_another_blocks_nothing() -> None:
+    (kept,) = diagnosis_of(HOSTS["amd-cgroup"]).findings
+    assert (kept.id, kept.device, kept.severity, kept.blocking) == ("CTR-12", "0000:83:00.0", "latent", False)
+    (alone,) = diagnosis_of(HOSTS["ctr-12-no-kfd"]).findings
+    assert (alone.id, alone.severity, alone.blocking) == ("CTR-12", "blocks", True)
+
+
 def test_a_check_that_raises_costs_its_own_rows_only() -> None:
     host = host_of(files=CPUINFO)
     manager = PortableDeviceManager(host, (replace(ACME, probe=PLUGIN.probe), PLUGIN))

@@ -1,7 +1,7 @@
 """AMD and Intel GPUs whose nodes are not there, or may not be opened: CTR-11 to CTR-15."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.plugin import Check
@@ -62,16 +62,14 @@ ACCESS = {0x1002: AMD, 0x8086: INTEL}
 
 
 def node_access(host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
-    """One finding for each GPU that a driver offers and this process cannot open."""
+    """One finding for each GPU that a driver offers and this process cannot open.
+
+    A container that has another GPU of the vendor may have been meant to have that one alone.
+    """
     inside = container_kind(host) in CONTAINERS
-    functions = accelerators(host)
-    for function in functions:
-        access = ACCESS.get(function.vendor)
-        if access is None or function.asleep or (function.kind == "igpu" and len(functions) > 1):
-            continue
-        if function.driver not in access.drivers and not (inside and function.driver is None):
-            continue
-        node, state = _first_refusal(host, function, access)
+    refused = [(each, access, *_first_refusal(host, each, access)) for each, access in _offered(host, inside)]
+    opened = {function.vendor for function, _, _, state in refused if state is None}
+    for function, access, node, state in refused:
         facts = (function.evidence, f"{node}: {state}")
         if state is Refusal.LABEL:
             yield ROWS["CTR-11"].finding(function.address, facts)
@@ -80,7 +78,8 @@ def node_access(host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator
         elif state and inside:
             folder_hidden = node.startswith("/dev/dri/") and not host.exists("/dev/dri")
             shown = "/dev/dri" if folder_hidden else node
-            yield pass_in(host, access.hidden, access, function, facts, node=shown)
+            finding = pass_in(host, access.hidden, access, function, facts, node=shown)
+            yield replace(finding, severity="latent", blocking=False) if function.vendor in opened else finding
         elif state is Refusal.ABSENT and node == "/dev/kfd":
             yield ROWS["CTR-12/host"].finding(function.address, facts)
 
@@ -113,6 +112,19 @@ def pass_in(
 
 
 CHECKS = (Check(ids=("CTR-11", "CTR-12", "CTR-13", "CTR-14", "CTR-15"), run=node_access),)
+
+
+def _offered(host: Host, inside: bool) -> list[tuple[PciFunction, Access]]:
+    """The GPUs that are awake and have their driver, of which a container may not tell; no iGPU beside another."""
+    functions = accelerators(host)
+    return [
+        (function, access)
+        for function in functions
+        if (access := ACCESS.get(function.vendor))
+        and not function.asleep
+        and not (function.kind == "igpu" and len(functions) > 1)
+        and (function.driver in access.drivers or (inside and function.driver is None))
+    ]
 
 
 def _first_refusal(host: Host, function: PciFunction, access: Access) -> tuple[str, Refusal | None]:
