@@ -74,8 +74,8 @@ class PciFunction:
 def accelerators(host: Host) -> tuple[PciFunction, ...]:
     """Every accelerator, and every other function of class 03 or 12, by address.
 
-    Left out are functions without a readable vendor, virtual functions beside their physical one, second heads of a
-    display controller, and Hyper-V's stand-in for `/dev/dxg`.
+    Left out are functions without a readable vendor, virtual functions that have no render node (a virtual machine has
+    them), second heads of a display controller, and Hyper-V's stand-in for `/dev/dxg`.
     """
     found: list[PciFunction] = []
     for path in host.glob(f"{ROOT}/*/class"):
@@ -89,10 +89,11 @@ def accelerators(host: Host) -> tuple[PciFunction, ...]:
         device = parse_hex(host.read_text(f"{folder}/device")) or 0
         driver = (host.readlink(f"{folder}/driver") or "").rpartition("/")[2] or None
         label, kind = _family(vendor, device, base, driver, address)
-        if label is None or driver == "dxgkrnl" or host.readlink(f"{folder}/physfn"):
-            continue
-        slot, _, function = address.rpartition(".")
-        if class_ >> 8 == 0x0380 and function != "0" and found and found[-1].address.startswith(slot):
+        slot, _, number = address.rpartition(".")
+        shadow = class_ >> 8 == 0x0380 and number != "0" and bool(found) and found[-1].address.startswith(slot)
+        if host.readlink(f"{folder}/physfn"):
+            shadow = not host.glob(f"{folder}/drm/renderD*")
+        if label is None or driver == "dxgkrnl" or shadow:
             continue
         state = (
             host.read_text(f"{folder}/power_state") or host.read_text(f"{folder}/power/runtime_status") or ""

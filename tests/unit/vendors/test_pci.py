@@ -86,6 +86,15 @@ def test_virtual_functions_second_heads_and_the_stand_in_of_hyper_v_are_no_devic
     assert [one.address for one in kept] == ["0000:21:00.0", "0000:4d:00.0"]
 
 
+def test_a_virtual_function_with_a_render_node_of_its_own_is_a_device_beside_its_physical_one() -> None:
+    kept = found(
+        function("0000:4d:00.0", 0x8086, 0x56C0, 0x038000),
+        function("0000:4d:00.1", 0x8086, 0x56C0, 0x038000, physfn="!link ../0000:4d:00.0")
+        | {"/sys/bus/pci/devices/0000:4d:00.1/drm/renderD129/dev": "226:129"},
+    )
+    assert [one.address for one in kept] == ["0000:4d:00.0", "0000:4d:00.1"]
+
+
 def test_a_virtual_function_that_a_virtual_machine_was_given_is_its_device() -> None:
     (one,) = found(function("0000:00:05.0", 0x1002, 0x74B5, 0x120000))
     assert one.kind == "gpu"
