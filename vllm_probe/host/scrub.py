@@ -14,7 +14,7 @@ _HOME = re.compile(r"((?:/home|/Users|/media|\b[A-Z]:\\+Users)[/\\]+)[^\s/\\:\"'
 _AT_HOST = re.compile(r"\b[\w.+-]{2,}@(?!\S*\.service)[A-Za-z][\w-]+(?:\.[\w-]+)*")
 _HEX = r"(?<![0-9a-f]){}(?![0-9a-f])"
 _IDENTITIES = {
-    r"(?:serial(?:[ _-]?(?:number|no))?|unique[ _-]?id|partuuid)[\"']?\s*[:=> ]\s*[\"']?"
+    r"(?:serial(?:[ _-]?(?:number|no))?|(?:unique|hive)[ _-]?id|partuuid)[\"']?\s*[:=> ]\s*[\"']?"
     r"(?P<id>(?=[\w.-]*\d)[\w.-]{4,})": "serial-{}",
     _HEX.format(r"(?P<id>[0-9a-f]{64})"): "0" * 56 + "{:08x}",
     _HEX.format(r"(?P<id>[0-9a-f]{8}([-_]?)(?:[0-9a-f]{4}\2){3}[0-9a-f]{12})"): "00000000-0000-0000-0000-{:012x}",

@@ -37,7 +37,10 @@ def test_an_identity_never_survives(before: str, identity: str, after: str) -> N
     assert identity.removeprefix("GPU-") not in scrubber().text(f"{before}{identity}{after}")
 
 
-@given(st.sampled_from(["Serial Number : {}", '"serial": "{}"', "<serial>{}</serial>", "unique_id {}"]), DIGITS)
+@given(
+    st.sampled_from(["Serial Number : {}", '"serial": "{}"', "<serial>{}</serial>", "unique_id {}", "hive_id {}"]),
+    DIGITS,
+)
 def test_a_serial_number_never_survives(form: str, serial: str) -> None:
     assert serial not in scrubber().text(form.format(serial))
     assert serial.encode() not in scrubber().data(serial.encode(), "serial: ")
