@@ -1,4 +1,4 @@
-"""Bytes and rates between people and documents."""
+"""Bytes, rates and counts between people and documents."""
 
 import re
 
@@ -28,6 +28,11 @@ def parse_size(text: str) -> int:
 def format_figure(value: float) -> str:
     """A rate or ratio for a person: three digits, or whole with thousands separators from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def format_count(number: int | None, noun: str) -> str:
+    """`1 core`, `2 cores`, `? cores`."""
+    return f"{'?' if number is None else number} {noun if number == 1 else noun + 's'}"
 
 
 def format_bytes(count: int | None) -> str:

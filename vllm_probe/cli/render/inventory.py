@@ -8,7 +8,7 @@ from rich.text import Text
 from vllm_probe.cli.render import findings
 from vllm_probe.cli.render.console import VERDICT_STYLES, heading, pairs, table
 from vllm_probe.core.device import Choice, Device, DeviceMemory, Inventory
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.units import format_bytes, format_count
 
 _NUMBERS = ("nvml", "cuda", "hip", "xpu", "level_zero", "npu", "davinci", "kfd", "drm_card", "drm_render", "accel")
 _NAMED = 3
@@ -61,7 +61,8 @@ def _devices(devices: Sequence[Device]) -> RenderableType:
 
 def _name(device: Device) -> str:
     cores, threads = device.details.get("physical_cores"), device.details.get("threads")
-    return f"{device.name or '?'}\n{cores} cores, {threads or '?'} threads" if cores else device.name or "?"
+    parts = f"{format_count(cores, 'core')}, {format_count(threads, 'thread')}" if cores else ""
+    return "\n".join(filter(None, (device.name or "?", parts)))
 
 
 def _memory(memory: DeviceMemory) -> str:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from vllm_probe.core.device import Device, DeviceMemory, Verdict
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.system import Host
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.units import format_bytes, format_count
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.stats import parse_cpu_list
 from vllm_probe.vendors.cpu import cpuinfo
@@ -144,7 +144,7 @@ def _verdict(isa: tuple[str, ...], details: dict[str, JsonValue], memory: Device
     if details["quota_cpus"] is not None and details["quota_cpus"] < num_allowed:
         limits.append(
             f"the control group allows {details['quota_cpus']:g} of {num_allowed} visible CPUs,"
-            f" so more than {details['threads']} threads would be throttled"
+            f" so more than {format_count(details['threads'], 'thread')} would be throttled"
         )
     if "sse4_2" in isa and "avx2" not in isa:
         limits.append("no AVX2: prebuilt kernels may stop with an illegal instruction, only generic code is safe")
@@ -153,5 +153,5 @@ def _verdict(isa: tuple[str, ...], details: dict[str, JsonValue], memory: Device
     arch = cpuinfo.best_isa(isa) or "unknown instruction set"
     return Verdict(
         code="usable",
-        reason=f"{details['threads'] or '?'} threads, {arch}, {format_bytes(memory.usable_bytes)} free",
+        reason=f"{format_count(details['threads'], 'thread')}, {arch}, {format_bytes(memory.usable_bytes)} free",
     )
