@@ -60,8 +60,10 @@ def discover(host: "Host") -> "PortableDeviceManager":
     return PortableDeviceManager.discover(host)
 
 
-def inventory(host: "Host | None" = None, *, vendor: str | None = None) -> "Inventory":
+def inventory(host: "Host | None" = None, *, vendor: str | None = None, wakes: bool = False) -> "Inventory":
     """What is on this machine, or on `host`; with `vendor` that vendor's devices only.
+
+    Nothing that sleeps in D3cold is asked, unless `wakes`: then it wakes.
 
     Raises:
         UnknownName: no plug-in is called `vendor`.
@@ -70,6 +72,7 @@ def inventory(host: "Host | None" = None, *, vendor: str | None = None) -> "Inve
     from vllm_probe.host.fingerprint import make_stamp
 
     host = host or open_host()
+    host.wakes = wakes
     manager, stamp = discover(host), make_stamp(host)
     if vendor:
         plugin = manager.plugin_for(vendor)

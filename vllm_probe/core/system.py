@@ -121,7 +121,12 @@ class Host(Protocol):
     """The only door to the operating system.
 
     Reads never raise: what cannot be read is null, and `open_errno` says why.
+
+    Attributes:
+        wakes: probes may ask what sleeps, which wakes it.
     """
+
+    wakes: bool
 
     def read_text(self, path: str) -> str | None:
         """Text of at most 4 MiB, undecodable bytes replaced."""

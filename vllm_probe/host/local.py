@@ -37,6 +37,8 @@ class LocalHost:
     group dies at the timeout.
     """
 
+    wakes: bool = False
+
     def read_text(self, path: str) -> str | None:
         content = self.read_bytes(path)
         return None if content is None else content.decode("utf-8", "replace")

@@ -44,6 +44,8 @@ def write_recording(host: "RecordingHost", directory: Path) -> Path:
 class RecordingHost:
     """Asks `inner` and remembers the last answer to each question, the negative ones too."""
 
+    wakes: bool = False
+
     def __init__(self, inner: Host) -> None:
         self._inner, self._lock = inner, Lock()
         self._files: dict[str, Entry] = {}

@@ -75,6 +75,8 @@ class ReplayHost:
         SchemaViolation: a directive in the scene is malformed.
     """
 
+    wakes: bool = False
+
     def __init__(self, scene: Scene) -> None:
         self._facts, self._complete, self._clock = scene.facts, scene.complete, _EPOCH_S
         self._entries: dict[str, Entry] = {}

@@ -143,7 +143,11 @@ def _verdict(
             options = f"--device {pattern}" if pattern in access.nodes else _options(access)
             return _unusable(f"this container was not given {pattern}; start it with `{options}`")
         lacking += "" if "not opened" in states else f", {pattern} is not there"
-    asleep = ", it is asleep in D3cold and nothing was asked that would wake it" if function.asleep else ""
+    asleep = (
+        ", it is asleep in D3cold and nothing was asked that would wake it (`detect --wake` would)"
+        if function.asleep
+        else ""
+    )
     return Verdict(code="unknown", reason=f"the driver {driver} is bound{lacking}{asleep}; {UNASKED}")
 
 

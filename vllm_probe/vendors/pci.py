@@ -47,7 +47,7 @@ class PciFunction:
         vendor: PCI vendor id.
         device: PCI device id.
         driver: bound driver, null when unbound.
-        asleep: in D3cold, so that opening its nodes would wake it.
+        asleep: in D3cold, so that opening its nodes would wake it, and the host is not to be woken.
         label: what a person calls it.
         kind: what its vendor makes of it, null when it is no accelerator that is known.
     """
@@ -98,7 +98,7 @@ def accelerators(host: Host) -> tuple[PciFunction, ...]:
         state = (
             host.read_text(f"{folder}/power_state") or host.read_text(f"{folder}/power/runtime_status") or ""
         ).strip()
-        found.append(PciFunction(address, vendor, device, driver, state in _ASLEEP, label, kind))
+        found.append(PciFunction(address, vendor, device, driver, state in _ASLEEP and not host.wakes, label, kind))
     return tuple(found)
 
 

@@ -33,8 +33,8 @@ _NEVER_0 = frozenset({"vram_total", "gtt_total", *_WATTS, *_SENSORS.values(), "j
 
 
 def suspended(host: Host, address: str) -> bool:
-    """Whether the card sleeps, so that to ask for a live value fails or wakes it."""
-    return (host.read_text(f"{ROOT}/{address}/power/runtime_status") or "").strip() == "suspended"
+    """Whether the card sleeps, so that to ask for a live value fails or wakes it, and it is not to be woken."""
+    return not host.wakes and (host.read_text(f"{ROOT}/{address}/power/runtime_status") or "").strip() == "suspended"
 
 
 def read_card(host: Host, address: str, *, live: bool) -> dict[str, Any]:

@@ -148,6 +148,13 @@ def test_nothing_is_asked_that_wakes_a_card_in_d3cold() -> None:
     assert found[IGPU].memory.kind == "shared"
 
 
+def test_a_card_in_d3cold_is_asked_where_it_may_be_woken() -> None:
+    host = host_of("intel-asleep", libs=level_zero(zeInit=0x78000001))
+    host.wakes = True
+    found = {device.id: device for device in probe(host).devices}
+    assert [device.verdict.code for device in found.values()] == ["unusable", "unusable"]
+
+
 class Broken(ReplayHost):
     """A machine whose Level Zero ends as `error` says."""
 
