@@ -108,7 +108,7 @@ def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
 
 
 def _vllm_step(config: "RuntimeConfig") -> str:
-    from vllm_probe.negotiate.command import own_format, vllm_command
+    from vllm_probe.export.vllm import own_format, vllm_command
 
     if not config.requires:
         return vllm_command(config)

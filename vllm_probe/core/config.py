@@ -6,6 +6,9 @@ from typing import Literal, TypeAlias
 from vllm_probe.core.document import Document
 from vllm_probe.core.values import Bytes, Count, Engine, FenceScope, JsonValue, Natural, Rate, Ratio
 
+OWN_FORMAT = "not passed on: vLLM reads the format from the checkpoint"
+"""`passed_on` of the quantization that a checkpoint is stored in."""
+
 BudgetVerdict: TypeAlias = Literal["boots", "kv_too_small", "oom", "invalid", "unknown"]
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_probe.core.config import Compile, Decision, Rejection
+from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, limit_bytes, residual_bytes
 from vllm_probe.negotiate.candidates import WORDS
@@ -15,7 +15,6 @@ from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
 
 _NO_CAPACITY = "the capacity is unknown: give --device-memory"
-OWN_FORMAT = "not passed on: vLLM reads the format from the checkpoint"
 _NO_KV = "a prompt is computed in one step: there is no KV cache"
 
 

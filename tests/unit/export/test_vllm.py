@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config, decision
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.export.vllm import own_format, vllm_command
 from vllm_probe.models import catalogue
-from vllm_probe.negotiate.command import own_format, vllm_command
 
 KNOWN = {
     "--runner", "--dtype", "--quantization", "--kv-cache-dtype", "--max-model-len", "--block-size",

@@ -1,0 +1,1 @@
+"""A runtime config as the files of other systems: vLLM, Docker, Compose, Kubernetes."""

@@ -1,0 +1,93 @@
+"""A runtime config for `vllm serve`: as its command line, and as the file of `--config`."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from vllm_probe.core.config import OWN_FORMAT, RuntimeConfig
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.export.options import Setting, Settings, settings_of, table, version_of
+
+
+def vllm_command(config: RuntimeConfig, model: str | None = None) -> str:
+    """`vllm serve` with every value of `config` that vLLM has an option for, as a shell takes it.
+
+    `model` stands for the config's model, such as a checkpoint that had to be obtained first.
+    """
+    settings = settings_of(config)
+    words = ["vllm", "serve", model or config.model, *settings.words()]
+    return " ".join([*(f"{name}={value}" for name, value in settings.env.items()), *map(shlex.quote, words)])
+
+
+def vllm_yaml(config: RuntimeConfig) -> str:
+    """The file that `vllm serve --config` takes, with what each value would be without it, and why it is not.
+
+    Raises:
+        BadUsage: this version of vLLM reads no such file.
+    """
+    settings = settings_of(config)
+    number, since = version_of(settings.version), table()["config_file"]
+    if number < version_of(since):
+        hint = f"this line does the same: {vllm_command(config)}"
+        raise BadUsage(f"vLLM {settings.version} has no --config, {since} is the first that has", hint=hint)
+    model = "" if number >= version_of(table()["model_in_file"]) else f" {shlex.quote(config.model)}"
+    lines = [*_header(config, settings, f"vllm serve{model} --config FILE.yaml"), ""]
+    lines += [] if model else ["# what was negotiated for", _pair("model", config.model)]
+    for each in settings.options:
+        lines += [comment(reason_of(each)), _pair(each.option, each.value)]
+    return "\n".join(lines) + "\n"
+
+
+def reason_of(setting: Setting) -> str:
+    """How a value stands to vLLM's own, and the rule that set it."""
+    but = f" ({setting.but})" if setting.but else ""
+    if setting.kept:
+        return f"kept, vLLM's own{but}: {setting.why}"
+    own = "by the memory of the device" if setting.default is None else setting.default
+    return f"changed, vLLM's own is {str(own).lower() if isinstance(own, bool) else own}{but}: {setting.why}"
+
+
+def own_format(config: RuntimeConfig) -> RuntimeConfig | None:
+    """`config` for the checkpoint as it is, where a format won that has to be obtained first.
+
+    Null when nothing has to be, when the checkpoint as it is does not boot, or when the user pinned the format.
+    """
+    own = next((each for each in config.alternatives if "quantization" in each.values), None)
+    pinned = any(each.pinned for each in config.decisions if each.key == "quantization")
+    if own is None or own.budget is None or pinned or not config.requires:
+        return None
+    decisions = [replace(each, value=own.values.get(each.key, each.value)) for each in config.decisions]
+    decisions = [replace(each, passed_on=OWN_FORMAT) if each.key == "quantization" else each for each in decisions]
+    values = {key: value for key, value in own.values.items() if key != "compile"}
+    return replace(config, **values, requires=(), budget=own.budget, decisions=tuple(decisions))
+
+
+def about(config: RuntimeConfig, settings: Settings) -> Iterator[str]:
+    """What a file says of itself: what it is for, what could not be passed on, what the user should doubt."""
+    device = f"{config.device_type} device {config.device}" if config.device else f"a {config.device_type} device"
+    yield f"{config.model} on {device}, vLLM {settings.version}; by vllm-probe {config.tool_version}"
+    yield from settings.notes
+    yield from (f"note: {warning}" for warning in config.warnings)
+
+
+def as_model(config: RuntimeConfig) -> RuntimeConfig:
+    """`config` with its model in a form that means the same from every folder."""
+    return replace(config, model=str(Path(config.model).resolve())) if Path(config.model).exists() else config
+
+
+def comment(text: str) -> str:
+    """`text` as one line of comment, whatever it holds."""
+    return f"# {' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())}"
+
+
+def _header(config: RuntimeConfig, settings: Settings, command: str) -> Iterator[str]:
+    env = [f"{name}={value}" for name, value in settings.env.items()]
+    yield from map(comment, about(config, settings))
+    yield comment(f"run: {' '.join([*env, command])}")
+
+
+def _pair(key: str, value: str | float | bool) -> str:
+    import yaml
+
+    return yaml.safe_dump({key: value}, width=float("inf"), allow_unicode=True).rstrip("\n")
