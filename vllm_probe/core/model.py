@@ -8,6 +8,7 @@ from vllm_probe.core.values import Bytes, Count, Natural, Rate
 Task: TypeAlias = Literal["generate", "embed"]
 Pooling: TypeAlias = Literal["mean", "cls", "last"]
 AttentionKind: TypeAlias = Literal["full", "sliding", "chunked", "compressed", "linear"]
+LinearPart: TypeAlias = Literal["attention", "feed_forward", "experts", "lm_head", "kept"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,31 @@ class MlaShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedLinear:
+    """Linears of one shape as a graph states them, [tokens, k] x [k, n].
+
+    Attributes:
+        name: role in its layer, or the shape.
+        k: input width.
+        n: output width.
+        stored: weights of that shape, 0 when they belong to the token embedding.
+        active: how many of them one token passes through.
+        part: which quantization methods cover them; `kept` none does.
+        bits: stored bits of a weight, without scales.
+        nbytes: bytes of all stored ones, scales and zero points included.
+    """
+
+    name: str
+    k: Count
+    n: Count
+    stored: Natural
+    active: Natural
+    part: LinearPart
+    bits: Count
+    nbytes: Bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """Shape and conventions of one model.
 
@@ -120,9 +146,9 @@ class ModelSpec:
         num_heads: query heads.
         num_kv_heads: key/value heads; with latent attention those after decompression, one per query head.
         head_dim: width of a query or key head; with latent attention `nope_dim + rope_dim`.
-        intermediate_size: width of the dense feed-forward.
+        intermediate_size: width of the dense feed-forward, 0 without one.
         is_gated: gate and up projection (SwiGLU) instead of one.
-        vocab_size: rows of the token embedding.
+        vocab_size: rows of the token embedding, 0 without one.
         num_positions: rows of a learned position table, 0 with rotary positions.
         position_offset: row of that table for the first token.
         num_token_types: rows of a token-type table.
@@ -143,9 +169,12 @@ class ModelSpec:
         mla: latent attention or null.
         linear: linear attention of the `linear` layers or null.
         attention_groups: layers by what they attend to; empty when all attend to every token with the model's heads.
-        quantization: `none`, `fp8`, `w8a8`, `w4a16`, `awq`, `gptq`, `nvfp4`, or a checkpoint's own word for another.
+        quantization: `none`, `fp8`, `w8a8`, `w4a16`, `awq`, `gptq`, `nvfp4`, `gguf`, or a checkpoint's own word for
+            another.
         quantized_parts: method of each part of the checkpoint that differs; parts are `attention`, `feed_forward`,
             `experts` and `lm_head`.
+        stored_bits: bits of a stored weight of a part, scales and weights that are left alone included; of the parts
+            for which headers or the checkpoint's exceptions say more than its method.
         pooling: how token states become one vector, null for generators.
         projections: widths of the linears behind pooling.
         normalizes: whether vectors are scaled to unit length.
@@ -153,9 +182,12 @@ class ModelSpec:
         vision_parameters: parameters of the image tower and of what joins it to the text model, 0 without one.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
         num_parameters: exact count from headers, null when none were read or the weights are packed.
-        weights_path: folder with the weight files, null for a catalogue shape.
+        weights_path: folder with the weight files, or the GGUF file; null for a catalogue shape.
         folder: folder with the config and the tokenizer, null for a catalogue shape.
         repository: `organisation/name` on the Hugging Face hub, null when unknown.
+        linears: every linear as a graph states it; empty where they follow from the shape.
+        needs: what has to be obtained to run the model, for a file that no engine runs; null for others.
+        unknown: name of an attribute to why no file states it and what stands for it here.
         source: where the facts come from.
         prompts: named prompt prefixes of the checkpoint.
         default_prompt: name of the prompt that stands before a text for which none is named, null for none.
@@ -171,9 +203,9 @@ class ModelSpec:
     num_heads: Count
     num_kv_heads: Count
     head_dim: Count
-    intermediate_size: Count
+    intermediate_size: Natural
     is_gated: bool
-    vocab_size: Count
+    vocab_size: Natural
     num_positions: Natural = 0
     position_offset: Natural = 0
     num_token_types: Natural = 0
@@ -196,6 +228,7 @@ class ModelSpec:
     attention_groups: tuple[AttentionGroup, ...] = ()
     quantization: str = "none"
     quantized_parts: dict[str, str] = field(default_factory=dict)
+    stored_bits: dict[str, Rate] = field(default_factory=dict)
     pooling: Pooling | None = None
     projections: tuple[Count, ...] = ()
     normalizes: bool = False
@@ -206,6 +239,9 @@ class ModelSpec:
     weights_path: str | None = None
     folder: str | None = None
     repository: str | None = None
+    linears: tuple[StatedLinear, ...] = ()
+    needs: str | None = None
+    unknown: dict[str, str] = field(default_factory=dict)
     source: str
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None

@@ -4,7 +4,7 @@ from vllm_probe.core.errors import UnsupportedModel
 from vllm_probe.core.model import ModelSpec, MoeShape
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
-from vllm_probe.models.facts import Facts
+from vllm_probe.models.facts import MAX_LAYERS, Facts
 from vllm_probe.models.quantization import read_quantization
 from vllm_probe.models.vision import tower_parameters
 
@@ -28,26 +28,53 @@ _GEMMA: dict[str, JsonValue] = {
     "rope_theta": 1e6,
 }
 
+_GEMMA_1: dict[str, JsonValue] = {
+    "tie_word_embeddings": True,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+}
+_GEMMA_2: dict[str, JsonValue] = {
+    **_GEMMA_1,
+    "use_sliding_window": True,
+    "sliding_window": 4096,
+    "sliding_window_pattern": 2,
+}
+_GPT_NAMES = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "n_layer": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "rotary_emb_base": "rope_theta",
+}
+"""Keys of GPT-2, which `nomic_bert` has, to those of later configs."""
+
 _ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "bert": ("Bert", {"encoder"}, {}),
     "roberta": ("Roberta", {"encoder", "padded"}, {}),
     "xlm-roberta": ("XLMRoberta", {"encoder", "padded"}, {}),
+    "nomic_bert": ("NomicBert", {"encoder", "rotary"}, {"hidden_act": "silu"}),
     "llama": ("Llama", set(), {}),
     "llama4_text": ("Llama4", {"parallel"}, {"no_rope_layer_interval": 4}),
     "mistral": ("Mistral", set(), _WINDOWED),
     "mixtral": ("Mixtral", set(), _WINDOWED),
     "phi3": ("Phi3", set(), _WINDOWED),
     "qwen2": ("Qwen2", set(), {"attention_bias": True}),
+    "qwen2_moe": ("Qwen2Moe", set(), {"attention_bias": True}),
     "qwen3": ("Qwen3", set(), _NORMED),
     "qwen3_moe": ("Qwen3Moe", set(), _NORMED),
     "qwen3_next": ("Qwen3Next", set(), _HYBRID),
     "qwen3_5_text": ("Qwen3_5", set(), _HYBRID),
     "qwen3_5_moe_text": ("Qwen3_5Moe", set(), _HYBRID),
+    "gemma": ("Gemma", set(), _GEMMA_1),
+    "gemma2": ("Gemma2", set(), _GEMMA_2),
     "gemma3": ("Gemma3", {"stretched"}, _GEMMA),
     "gemma3_text": ("Gemma3", {"stretched"}, _GEMMA),
     "gemma4_text": ("Gemma4", {"parallel"}, {"use_qk_norm": True, "tie_word_embeddings": True}),
     "gpt_oss": ("GptOss", {"biased"}, {}),
     "minimax_m2": ("MiniMaxM2", set(), {}),
+    "glm4": ("Glm4", set(), {}),
     "glm4_moe": ("Glm4Moe", set(), {}),
     "glm4_moe_lite": ("Glm4MoeLite", {"latent"}, {}),
     "glm_moe_dsa": ("GlmMoeDsa", {"latent"}, {}),
@@ -59,10 +86,10 @@ _ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
 }
 """Model type to the stem of its class names, what its config need not say, and what stands for keys that it lacks.
 
-encoder: bidirectional, learned positions, biases everywhere; padded: positions begin after the padding token's row;
-latent: multi-head latent attention; parallel: a dense feed-forward beside the experts; biased: biases on every linear;
-stretched: positions are written stretched, whatever the scaling. Defaults are those of the configuration classes of
-transformers 5.24.
+encoder: bidirectional, learned positions, biases everywhere; rotary: an encoder with rotated positions and gates and
+without biases; padded: positions begin after the padding token's row; latent: multi-head latent attention; parallel: a
+dense feed-forward beside the experts; biased: biases on every linear; stretched: positions are written stretched,
+whatever the scaling. Defaults are those of the configuration classes of transformers 5.24.
 """
 
 
@@ -89,7 +116,8 @@ def parse_config(
     text = config.get("text_config") if isinstance(config, dict) else None
     merged = {**config, **text, "architectures": config.get("architectures")} if isinstance(text, dict) else config
     facts, traits, architecture = _architecture(merged, source, is_nested=isinstance(text, dict))
-    encodes, biased = "encoder" in traits, "biased" in traits
+    encodes, rotates = "encoder" in traits, "encoder" not in traits or "rotary" in traits
+    biased = "biased" in traits or not rotates
     embeds = encodes or architecture.endswith("Model")
     mla = read_latent(facts) if "latent" in traits else None
     num_heads, num_kv_heads, head_dim = read_heads(facts, mla, has_groups=not encodes)
@@ -110,21 +138,21 @@ def parse_config(
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=facts.count("intermediate_size", "moe_intermediate_size"),
-        is_gated=not encodes,
+        is_gated=rotates,
         vocab_size=facts.count("vocab_size"),
-        num_positions=facts.count("max_position_embeddings") if encodes else 0,
+        num_positions=0 if rotates else facts.count("max_position_embeddings"),
         position_offset=offset,
         num_token_types=facts.count("type_vocab_size", default=2, minimum=0) if encodes else 0,
         max_model_len=_max_model_len(facts, Facts({}, source) if "stretched" in traits else rope, offset),
         dtype=_dtype(facts, stored_dtype),
         ties_embeddings=embeds or facts.flag("tie_word_embeddings"),
-        has_qkv_bias=not encodes and not biased and facts.flag("attention_bias"),
-        has_bias=encodes or biased,
+        has_qkv_bias=not biased and facts.flag("attention_bias"),
+        has_bias=biased,
         has_qk_norm=facts.flag("use_qk_norm"),
         has_output_gate=facts.flag("attn_output_gate"),
         activation=facts.word("hidden_act", "hidden_activation", default="gelu" if encodes else "silu"),
         norm_eps=facts.number("layer_norm_eps", 1e-12) if encodes else facts.number("rms_norm_eps", 1e-6),
-        rope_theta=None if encodes else rope.number("rope_theta", facts.number("rope_theta", 1e4)),
+        rope_theta=rope.number("rope_theta", facts.number("rope_theta", 1e4)) if rotates else None,
         rope_type=rope.word("rope_type", "type", default="default"),
         rope_stretch=_beyond(rope) if "stretched" in traits else 1.0,
         eos_token_ids=() if encodes else tuple(dict.fromkeys(eos)),
@@ -147,7 +175,11 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
     if kind not in _ARCHITECTURES:
         raise _unsupported(source, f"the model type {kind[:80]!r} is not known")
     stem, traits, defaults = _ARCHITECTURES[kind]
+    if kind == "nomic_bert":
+        config = {_GPT_NAMES.get(key, key): value for key, value in config.items()}
     facts = Facts(config, source, defaults)
+    if facts.count("num_hidden_layers") > MAX_LAYERS:
+        raise facts.invalid(f"num_hidden_layers is over {MAX_LAYERS}")
     encodes = "encoder" in traits
     tails = ("Model", "ForMaskedLM") if encodes else ("ForCausalLM", "Model", "TextModel", "ForConditionalGeneration")
     architecture = str((facts.items("architectures") or [stem + tails[0]])[0])

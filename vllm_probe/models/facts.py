@@ -3,6 +3,7 @@
 from vllm_probe.core.errors import InvalidModel
 from vllm_probe.core.values import JsonValue
 
+MAX_LAYERS = 4096
 _LIMIT = 1 << 32
 
 

