@@ -161,6 +161,10 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     methods, is_own = table("methods"), name == case.spec.quantization
     method = methods.get(name, methods["none"])
     stored = {part: methods.get(word, methods["none"]) for part, word in case.spec.quantized_parts.items() if is_own}
+    parts = {part: (how["bits"], how["row_bytes"]) for part, how in stored.items()}
+    read = case.spec.stored_bits if is_own else {}
+    parts |= {part: (bits, 0) for part, bits in read.items()}
+    most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), method["bits"])
     word = method["format"] if method["format"] and case.rates.of(method["format"]) else WORDS[dtype]
     doubts = [doubt for rule in (row, _dtype_rule(case, dtype)) if (doubt := _doubt(case, rule))]
     if is_own and (reason := own_doubt(case)):
@@ -181,9 +185,9 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
         weights=WeightFormat(
             method=name,
             width=WIDTHS[dtype],
-            bits=method["bits"],
+            bits=most,
             row_bytes=method["row_bytes"],
-            parts=tuple((part, how["bits"], how["row_bytes"]) for part, how in stored.items()),
+            parts=tuple((part, *storage) for part, storage in parts.items()),
         ),
         option=row.get("option", "--quantization"),
         requires=(f"{method['obtain']} of {case.spec.name}",) if method["obtain"] and not is_own else (),

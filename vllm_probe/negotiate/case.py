@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import Engine
-from vllm_probe.negotiate.laws import Row, band, device_row, table
+from vllm_probe.negotiate.laws import Row, band, by_device, device_row, table
 from vllm_probe.negotiate.rates import Rates
 from vllm_probe.negotiate.request import Request, Workload, check_block_size, check_pins, workload_of
 from vllm_probe.negotiate.requirements import Requirements, analyse
@@ -81,6 +81,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     Raises:
         BadUsage: a pin or engine version that means nothing.
     """
+    spec = _asked_length(spec, request)
     engine, memory = table(request.engine), capability.memory
     version, law, outside = band(request.engine, request.engine_version)
     name, device = device_row(capability.device_type)
@@ -108,8 +109,21 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     )
 
 
+def _asked_length(spec: ModelSpec, request: Request) -> ModelSpec:
+    """`spec` with the limit that the request implies, where no file states one."""
+    if "max_model_len" not in spec.unknown:
+        return spec
+    asked = (request.input_len or 0) + (request.output_len or 0)
+    pinned = request.pins.get("max_model_len")
+    return replace(spec, max_model_len=max(pinned if type(pinned) is int else 1, asked, spec.max_model_len))
+
+
 def refusal_of(engine: Engine, spec: ModelSpec) -> str | None:
-    """Why `engine` cannot run the architecture of `spec`, and what can; null when it can."""
+    """Why `engine` cannot run the format or the architecture of `spec`, and what can; null when it can."""
+    if spec.needs:
+        return f"no engine runs ONNX graphs: this is the size of {spec.needs}, which {engine} takes in its place"
+    if no := by_device(table("support")[engine]["methods"], "*").get(spec.quantization, {}).get("no"):
+        return str(no)
     known = table(engine)["architectures"]
     if known is None or spec.architecture in known[spec.task]:
         return None

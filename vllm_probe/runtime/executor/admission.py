@@ -22,6 +22,11 @@ def check_runnable(config: RuntimeConfig, spec: ModelSpec, device: Device, load_
         WeightsUnavailable: the model is only a shape, and its weights are wanted.
         BadUsage: limits that contradict each other, the model or the device, another number format.
     """
+    if spec.quantization == "gguf":
+        raise UnsupportedModel(
+            f"{spec.weights_path}: the bundled engine does not load GGUF files yet",
+            hint="use --engine vllm with vllm-gguf-plugin, or give the folder of the model's safetensors",
+        )
     parts = config.tensor_parallel_size * config.pipeline_parallel_size
     refused = {
         f"architecture {spec.architecture}": spec.architecture not in ARCHITECTURES,
