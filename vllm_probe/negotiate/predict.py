@@ -1,144 +1,230 @@
-"""Speed by roofline over the measured curve: how long a request takes with one candidate."""
+"""Speed by roofline over the descriptor's rates: how long a request takes with one candidate."""
 
+import math
 from dataclasses import dataclass
 
 from vllm_probe.core.config import BudgetVerdict, Estimate, Prediction
 from vllm_probe.core.units import format_figure
-from vllm_probe.negotiate.budget import Shape
-from vllm_probe.negotiate.candidates import Candidate
+from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS
-from vllm_probe.negotiate.laws import Row, by_device
+from vllm_probe.negotiate.laws import Row, by_device, table
+from vllm_probe.negotiate.shape import Shape
+
+_SURPRISE = 3.0  # a measured speed that differs more is of another workload, or in another unit
 
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Times of one candidate: each step takes the longer of its arithmetic and its memory traffic.
+    """Times of one candidate on every rank, by the engine's law of speed.
 
-    `compute` and `bandwidth` are the shares of the descriptor's rates that the engine reaches. Every rank does its part
-    of a step; `link` is the GB/s and the us at which ranks sum their parts, null to leave that out.
+    A step takes the longer of arithmetic and reading for its linears, the same for its attention, and beside that a
+    time for each layer, for the step itself, and for the sums of tensor-parallel ranks.
     """
 
     case: Case
     candidate: Candidate
     shape: Shape
-    compute: float = 1.0
-    bandwidth: float = 1.0
-    link: tuple[float, float] | None = None
 
-    def prefill_s(self, rows: int) -> float:
-        """Seconds for one prompt token in a step of `rows` tokens; causal attention sees half of the prompt."""
-        case, rows = self.case, max(1, rows)
-        context = case.workload.input_len / (1 if case.spec.is_encoder else 2)
-        read = case.need.read_bytes(rows, self.candidate.weights, samples=False, ranks=case.ranks)
-        linears = case.need.flops_per_token(samples=False, ranks=case.ranks)
-        attention = case.need.attention_flops(context) / case.ranks
-        return self._longer(linears * rows, attention * rows, read, rows) / rows
+    @property
+    def law(self) -> Row:
+        """The law of the engine on this device type; that of experts where the model has them."""
+        law = speed_law(self.case)
+        return {**law, **law["experts"]} if self.case.spec.moe and "experts" in law else law
 
     def step_s(self) -> float:
         """Seconds of one decode step of all sequences."""
-        case, context = self.case, self.case.workload.input_len + self.case.workload.output_len / 2
-        seqs, linears = self.shape.seqs, case.need.flops_per_token(samples=True, ranks=case.ranks)
-        read = case.need.read_bytes(seqs, self.candidate.weights, samples=True, ranks=case.ranks)
-        read += seqs * case.need.kv_read_bytes(context, WIDTHS[self.shape.kv_dtype], case.ranks)
-        attention = case.need.attention_flops(context) / case.ranks
-        return self._longer(linears * seqs, attention * seqs, read, seqs)
+        case, work, seqs = self.case, self.case.workload, self.shape.seqs
+        context = work.input_len + work.output_len / 2
+        cache = seqs * case.need.kv_read_bytes(context, WIDTHS[self.shape.kv_dtype], case.ranks)
+        return self._step(seqs, context, cache, samples=True)
+
+    def prompt_s(self, rows: int | None = None) -> float:
+        """Seconds of one prompt in steps of `rows` tokens, by default its own; causal attention sees half of it."""
+        case, length = self.case, self.case.workload.input_len
+        rows = max(1, min(self.shape.tokens, rows or length))
+        context = length / (1 if case.spec.is_encoder else 2)
+        return length / rows * self._step(rows, context, 0.0, samples=False)
 
     def tokens_per_s(self) -> float:
-        """Prompt tokens a second of a pooling model, generated ones of a generator."""
-        work = self.case.workload
-        prefill = self.prefill_s(min(self.shape.tokens, self.shape.seqs * work.input_len))
+        """Prompt tokens a second of a pooling model, generated ones of a generator, with every sequence busy."""
+        work, seqs = self.case.workload, self.shape.seqs
+        prompts = seqs * max(self.prompt_s(seqs * work.input_len), float(self.law["serial_us"]) * 1e-6)
         if not work.output_len:
-            return 1 / prefill
-        return (
-            self.shape.seqs
-            * work.output_len
-            / (self.shape.seqs * work.input_len * prefill + work.output_len * self.step_s())
-        )
+            return seqs * work.input_len / prompts
+        return seqs * work.output_len / (prompts + work.output_len * self.step_s())
+
+    def tpot_s(self) -> float:
+        """Seconds between two tokens of a sequence: a step, and what the prompts of the others take in between."""
+        others = (self.shape.seqs - 1) * self.prompt_s() / max(1, self.case.workload.output_len)
+        return self.step_s() + float(self.law["stall"]) * others
 
     def ttft_s(self) -> float:
-        """Seconds to the first token or vector of a request that is alone."""
-        work = self.case.workload
-        return work.input_len * self.prefill_s(min(self.shape.tokens, work.input_len))
+        """Seconds to the first token or vector, on average over ten rounds of the workload that begin all at once.
 
-    def _longer(self, linears: float, attention: float, read_bytes: float, rows: int) -> float:
-        """Seconds of a step with so many FLOPs in linears and in attention; operators of a layer begin one by one."""
-        case, law = self.case, _speed(self.case)
-        rate, bandwidth = case.rates.at(self.candidate.compute, rows), case.rates.bandwidth
-        arithmetic = linears / (rate * 1e9) + self._beside(attention, rows, rate) if rate else 0.0
-        traffic = read_bytes / (bandwidth * 1e9 * self.bandwidth) if bandwidth else 0.0
-        return (
-            max(arithmetic / self.compute, traffic)
-            + case.spec.num_layers * float(law["layer_us"]) * 1e-6
-            + (self._all_reduce(rows))
+        A prompt waits for the request to be read, for the step that runs, and in the first round for half the others.
+        """
+        work, law = self.case.workload, self.law
+        running = self.step_s() if work.output_len and work.concurrency > 1 else 0.0
+        queue = (work.concurrency - 1) / 2 * float(law["burst"])
+        return float(law["request_ms"]) * 1e-3 + running + (1 + queue) * self.prompt_s()
+
+    def fixed_s(self, rows: int) -> float:
+        """Seconds of a step of `rows` tokens that are neither arithmetic nor reading."""
+        law, layers = self.law, self.case.spec.num_layers
+        return (layers * float(law["layer_us"]) + float(law["step_us"])) * 1e-6 + self._all_reduce(rows)
+
+    def linears_s(self) -> float:
+        """Seconds of arithmetic of one prompt token, attention apart."""
+        return self.case.need.flops_per_token(samples=False, ranks=self.case.ranks) / self._rate(
+            self.candidate.compute, self.shape.tokens
         )
+
+    def _step(self, rows: int, context: float, cache_bytes: float, *, samples: bool) -> float:
+        case, ranks, word = self.case, self.case.ranks, self.candidate.compute
+        read = case.need.read_bytes(rows, self.candidate.weights, samples=samples, ranks=ranks)
+        linears = case.need.flops_per_token(samples=samples, ranks=ranks) * rows
+        attention = case.need.attention_flops(context) / ranks * rows
+        beside = max(self._beside(attention, rows), cache_bytes / self._bandwidth())
+        return max(linears / self._rate(word, rows), read / self._bandwidth()) + beside + self.fixed_s(rows)
+
+    def _rate(self, word: str, rows: int) -> float:
+        """FLOP/s that the engine reaches with a format; what a data sheet states counts for what benches find of it."""
+        rates = self.case.rates
+        rate, known = rates.at(word, rows), rates.of(word)
+        share = 1.0 if known and known.is_measured else float(table("speed")["stated"]["compute"])
+        filled = rows / (rows + float(self.law.get("half_rows", 0)))
+        return (rate or math.inf) * 1e9 * share * filled * float(self.law["compute"])
+
+    def _bandwidth(self) -> float:
+        rates = self.case.rates
+        share = 1.0 if rates.has_measured_bandwidth else float(table("speed")["stated"]["bandwidth"])
+        return (rates.bandwidth or math.inf) * 1e9 * share * float(self.law["bandwidth"])
 
     def _all_reduce(self, rows: int) -> float:
         """Seconds in which n ranks sum `rows` hidden states twice a layer: 2 (n - 1) / n of their bytes on the link."""
         case, ranks = self.case, self.case.ranks
-        if self.link is None or ranks == 1:
+        found = link(case)
+        if found is None or ranks == 1:
             return 0.0
         sent = 2 * (ranks - 1) / ranks * rows * case.spec.hidden_size * WIDTHS[self.candidate.dtype]
-        return 2 * case.spec.num_layers * (sent / (self.link[0] * 1e9) + self.link[1] * 1e-6)
+        each = sent / (float(found["gb_s"]) * 1e9) + float(found["us"]) * 1e-6
+        return 2 * case.spec.num_layers * each
 
-    def _beside(self, attention: float, rows: int, rate: float) -> float:
-        """Seconds of attention, norms, sums and activations, on vector units if the engine's law knows their share.
+    def _beside(self, attention: float, rows: int) -> float:
+        """Seconds of attention; on a CPU also of norms, sums and activations, on vector units whose share the law has.
 
         A layer passes over 4 hidden + intermediate values of a token: two norms, two sums and the activation.
         """
-        case, law = self.case, _speed(self.case)
+        case, law, word = self.case, self.law, WORDS[self.candidate.dtype]
         if "attention" not in law:
-            return attention / (rate * 1e9)
-        spec, vector = case.spec, case.rates.of("fp32")
+            return attention / self._rate(word if case.rates.of(word) else self.candidate.compute, rows)
+        spec, vector = case.spec, case.rates.of("fp32") or case.rates.of(word)
         operations = attention / float(law["attention"])
         operations += (
             float(law["value_flops"]) * rows * spec.num_layers * (4 * spec.hidden_size + spec.intermediate_size)
         )
-        return operations / ((vector.gflops if vector else rate) * 1e9)
+        return operations / (vector.gflops * 1e9 * float(law["compute"])) if vector else 0.0
 
 
 def predict(case: Case, candidate: Candidate, shape: Shape, verdict: BudgetVerdict) -> Prediction:
     """Tokens per second, TTFT and TPOT with bands, or the reason why nothing is predicted."""
+    if reason := _withheld(case, candidate, verdict):
+        return Prediction(method=f"withheld: {reason}")
+    found = Roofline(case, candidate, shape)
+    typical, measured = found.tokens_per_s(), case.request.measured_tokens_per_s
+    scale = measured / typical if measured else 1.0
+    return Prediction(
+        tokens_per_s=_estimate(case, "tokens_per_s", typical * scale),
+        ttft_s=_estimate(case, "ttft_s", found.ttft_s() / scale),
+        tpot_s=_estimate(case, "tpot_s", found.tpot_s() / scale) if case.workload.output_len else Estimate(),
+        method=_method(case, candidate) + (_calibration(case, typical, scale) if measured else ""),
+    )
+
+
+def _withheld(case: Case, candidate: Candidate, verdict: BudgetVerdict) -> str | None:
     if verdict not in ("boots", "unknown"):
-        return Prediction(method=f"withheld: it does not boot ({verdict})")
+        return f"it does not boot ({verdict})"
     if suspects := case.rates.suspects():
-        return Prediction(method=f"withheld: {suspects[0]}")
+        return suspects[0]
     if case.rates.of(candidate.compute) is None or case.rates.bandwidth is None:
         missing = "bandwidth" if case.rates.bandwidth is None else candidate.compute
-        return Prediction(method=f"withheld: the descriptor gives no rate for {missing}")
-    speed = _speed(case)
+        return f"the descriptor gives no rate for {missing}"
     if case.stages > 1:
-        return Prediction(method=f"withheld: how far {case.stages} pipeline stages overlap is not known")
-    if case.ranks > 1 and "link" not in speed:
-        return Prediction(method=f"withheld: the rate at which {case.ranks} ranks exchange sums is not known")
-    shares = zip(speed["compute"], speed["bandwidth"], speed.get("link", [None] * 3), strict=True)
-    low, value, high = (Roofline(case, candidate, shape, *share) for share in shares)
-    return Prediction(
-        tokens_per_s=Estimate(value=value.tokens_per_s(), low=low.tokens_per_s(), high=high.tokens_per_s()),
-        ttft_s=Estimate(value=value.ttft_s(), low=high.ttft_s(), high=low.ttft_s()),
-        tpot_s=Estimate(value=value.step_s(), low=high.step_s(), high=low.step_s())
-        if case.workload.output_len
-        else Estimate(),
-        method=_method(case, candidate),
-    )
+        return f"how far {case.stages} pipeline stages overlap is not known"
+    if case.ranks > 1 and link(case) is None:
+        return f"the rate at which {case.ranks} ranks exchange sums is not known"
+    return None
+
+
+def _estimate(case: Case, key: str, value: float) -> Estimate:
+    """The band of the law: [slow, fast] are shares of the speed that four of five measured rows lie between."""
+    bands = speed_law(case)["calibrated" if case.request.measured_tokens_per_s else "band"]
+    slow, fast = bands[key]
+    ends = (value * slow, value * fast) if key == "tokens_per_s" else (value / fast, value / slow)
+    return Estimate(value=value, low=ends[0], high=ends[1])
 
 
 def _method(case: Case, candidate: Candidate) -> str:
-    law, vector = _speed(case), case.rates.of("fp32")
+    law, vector, stated = speed_law(case), case.rates.of("fp32"), table("speed")["stated"]
     beside = f", attention over {law['attention']:.0%} of fp32 {vector}" if "attention" in law and vector else ""
-    if case.ranks > 1:
-        slow, typical, fast = (f"{rate:g}" for rate, _ in law["link"])
+    if case.ranks > 1 and (found := link(case)):
         beside += (
-            f", on each of {case.ranks} ranks, whose link no descriptor states: sums go at {typical} GB/s,"
-            f" the band from {slow} to {fast} ({law['link_source']})"
+            f", on each of {case.ranks} ranks, whose sums go at {found['gb_s']:g} GB/s and {found['us']:g} us each"
+            f" ({found['source']})"
         )
-    over = "" if case.rates.bandwidth is None else format_figure(case.rates.bandwidth)
+    own = Roofline(case, candidate, NO_SHAPE).law
+    rate = case.rates.of(candidate.compute)
+    sheet = [
+        f"{share:.0%} of a stated {what}"
+        for what, share, is_measured in (
+            ("rate", stated["compute"], rate and rate.is_measured),
+            ("bandwidth", stated["bandwidth"], case.rates.has_measured_bandwidth),
+        )
+        if not is_measured
+    ]
+    counts = f"; {' and '.join(sheet)} count as measured ({stated['source']})" if sheet else ""
+    fixed = ", ".join(
+        f"{law[key]:g} us a {what}"
+        for key, what in (("layer_us", "layer"), ("step_us", "step"), ("serial_us", "request"))
+        if law[key]
+    )
     return (
-        f"each step: the longer of FLOPs over {candidate.compute} {case.rates.of(candidate.compute)}{beside} and bytes"
-        f" over {over} GB/s, at {law['compute'][1]:.0%} and {law['bandwidth'][1]:.0%} of them"
-        f" ({law['source']})"
+        f"each step: the longer of FLOPs over {candidate.compute} {rate}{beside} and bytes"
+        f" over {format_figure(case.rates.bandwidth or 0)} GB/s, at {own['compute']:.0%} and {own['bandwidth']:.0%}"
+        f" of them{counts}{f', beside {fixed}' if fixed else ''}; the time to the first token is the mean of ten rounds"
+        f" that begin all at once ({law['source']})"
     )
 
 
-def _speed(case: Case) -> Row:
-    return by_device(case.engine["speed"], case.device_type)
+def _calibration(case: Case, typical: float, scale: float) -> str:
+    measured = case.request.measured_tokens_per_s or 0.0
+    doubt = ""
+    if not 1 / _SURPRISE <= scale <= _SURPRISE:
+        doubt = "; so far apart that the measured workload or unit may be another"
+    return (
+        f"; all times scaled by the {format_figure(measured)} tokens/s that were measured where"
+        f" {format_figure(typical)} were predicted, which narrows the bands{doubt}"
+    )
+
+
+def link(case: Case) -> Row | None:
+    """How fast ranks exchange sums: what the descriptor states, else what such devices are built with; null unknown."""
+    links, peer = table("speed")["links"], case.capability.dma.peer_gb_s
+    known = links.get(case.device_type)
+    if known is None:
+        return None
+    arch = case.capability.device.arch or ""
+    found: Row = links["linked" if arch.startswith(tuple(known)) else "bus"]
+    if peer:
+        return {**found, "gb_s": peer, "source": "the descriptor's peer_gb_s"}
+    return found
+
+
+def speed_law(case: Case) -> Row:
+    """The engine's law of speed on the device type of the case."""
+    return by_device(table("speed")[case.request.engine], case.device_type)
+
+
+NO_SHAPE = Shape(max_model_len=1, seqs=1, tokens=1, block_size=1, kv_dtype="bfloat16", has_graphs=False)
+"""For what does not depend on the sizes."""

@@ -73,6 +73,12 @@ class Rates:
         """Headline memory bandwidth in GB/s."""
         return self.capability.memory.bandwidth_gb_s or None
 
+    @property
+    def has_measured_bandwidth(self) -> bool:
+        """Whether that was measured and not stated."""
+        note = self.capability.measurements.get("/memory/bandwidth_gb_s")
+        return note is not None and note.source == "measured"
+
     def why_missing(self, word: str) -> str:
         """Why a format has no rate."""
         if (unit := self.capability.compute_units.get(word)) and unit.throughput_gflops and not self._unit(word):

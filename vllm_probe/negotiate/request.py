@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
-from vllm_probe.core.values import ENGINE_DTYPES, Bytes, Count, Engine, JsonValue, Natural, Objective
+from vllm_probe.core.values import ENGINE_DTYPES, Bytes, Count, Engine, JsonValue, Natural, Objective, Rate
 from vllm_probe.negotiate.laws import table
 
 _DTYPES = {**{word: word for word in ENGINE_DTYPES.values()}, **ENGINE_DTYPES, "half": "float16", "float": "float32"}
@@ -29,6 +29,7 @@ class Request:
         device_id: device that will run it; null: the descriptor's.
         capability_name: name or path of the descriptor, for the record.
         threads: CPU threads that this process may use, null when not known.
+        measured_tokens_per_s: speed that this config reached under this workload, which the prediction is scaled to.
         pins: parameter by vLLM's option name with `_`, as the user gave it.
     """
 
@@ -42,6 +43,7 @@ class Request:
     device_id: str | None = None
     capability_name: str = "descriptor"
     threads: Count | None = None
+    measured_tokens_per_s: Rate | None = None
     pins: Mapping[str, JsonValue] = field(default_factory=dict)
 
 

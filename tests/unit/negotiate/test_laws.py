@@ -27,7 +27,7 @@ def test_every_row_that_states_a_fact_has_a_source() -> None:
         *table("methods").values(),
         *table("support").values(),
         *(each for engine in ("vllm", "bundled") for each in table(engine)["bands"]),
-        *(each for engine in ("vllm", "bundled") for each in table(engine)["speed"].values()),
+        *(each for engine in ("vllm", "bundled") for each in table("speed")[engine].values()),
     ]
     assert len(sourced) > 20
     assert all(len(row["source"]) > 10 for row in sourced)
