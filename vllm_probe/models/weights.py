@@ -14,6 +14,7 @@ HeaderReader: TypeAlias = Callable[[Path], dict[str, TensorInfo]]
 """A file's path to its tensors, by name."""
 
 INDEX = "model.safetensors.index.json"
+_MAX_TENSORS = 1 << 19  # the largest checkpoints have 200,000, mostly experts and their scales
 _HINT = "the download is incomplete or the index is not this model's"
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
 _UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq)$|^mtp\.")
@@ -75,6 +76,8 @@ def _read_shards(folder: Path, weight_map: dict[str, str], header_of: HeaderRead
         if not found.keys().isdisjoint(tensors):
             raise InvalidModel(f"{folder / shard} repeats a tensor of another shard", hint=_HINT)
         tensors |= found
+        if len(tensors) > _MAX_TENSORS:
+            raise InvalidModel(f"{folder}: more than {_MAX_TENSORS} tensors", hint="is this a model?")
     missing = next((name for name in weight_map if name not in tensors), None)
     if missing is not None:
         raise InvalidModel(f"{folder}: no shard holds the tensor {missing[:80]!r} of the index", hint=_HINT)
