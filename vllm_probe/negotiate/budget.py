@@ -1,75 +1,91 @@
 """The memory of one rank, byte by byte, from the law of the engine's version."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from vllm_probe.core.config import BudgetVerdict, MemoryBudget
 from vllm_probe.core.units import GIB
+from vllm_probe.negotiate.activation import activation_bytes, has_packed_experts, sizes_of, terms_bytes
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS
+from vllm_probe.negotiate.kv import Layout, layout
 from vllm_probe.negotiate.laws import by_device
+from vllm_probe.negotiate.shape import Shape
+from vllm_probe.negotiate.stages import Stage, stages_of
 
-_ALL_GRAPHS = 51  # sizes captured by default for 256 sequences or more, vLLM 0.19 logs
+_CODE_WIDTH = 0.5  # bytes of an MXFP4 code
 _POOLING_SLACK = 1.02  # room for block rounding when pooling keeps one step of keys and values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """The sizes that a budget depends on.
-
-    Attributes:
-        max_model_len: longest sequence.
-        seqs: sequences in one step.
-        tokens: tokens in one step.
-        block_size: tokens of a KV block.
-        kv_dtype: format of the KV cache.
-        has_graphs: graphs are captured.
-    """
-
-    max_model_len: int
-    seqs: int
-    tokens: int
-    block_size: int
-    kv_dtype: str
-    has_graphs: bool
-
-
 def account(case: Case, candidate: Candidate, shape: Shape) -> MemoryBudget:
-    """Every byte of one rank. What cannot boot is accounted with the KV cache it would need."""
-    sizes, ranks = _sizes(case, candidate, shape), "one_rank" if case.ranks == 1 else "ranks"
-    moments = [
-        _terms(moment["terms"], sizes)
-        for moment in case.law["activation"].values()
-        if case.spec.task == "generate" or not moment.get("generates")
-    ]
-    processes = by_device(case.engine["non_torch_by_device"], case.device_type)
+    """Every byte of the rank with the least room. What cannot boot is accounted with the KV cache it would need."""
+    stages = stages_of(case.spec.num_layers, case.stages)
+    budgets = [_stage(case, candidate, shape, stage) for stage in dict.fromkeys((stages[0], *stages[1:2], stages[-1]))]
+    return min(budgets, key=_room)
+
+
+def _room(budget: MemoryBudget) -> tuple[bool, float]:
+    """What orders ranks: one that does not boot, then the fewest blocks, then the most bytes beside them."""
+    refused = budget.verdict not in ("boots", "unknown")
+    if refused or not budget.num_kv_blocks:
+        return not refused, -float(budget.weights_bytes + budget.activation_bytes)
+    return True, float(budget.num_kv_blocks)
+
+
+def _stage(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> MemoryBudget:
+    sizes = sizes_of(case, candidate, shape)
     fixed = {
-        "weights_bytes": case.need.rank_bytes(candidate.weights, case.ranks, case.stages),
-        "activation_bytes": max(moments),
-        "non_torch_bytes": _gib(processes.get("gib", case.law["non_torch_gib"][ranks])),
-        "graph_bytes": _terms(case.law["graph"], sizes) if shape.has_graphs else 0,
+        "weights_bytes": _weights(case, candidate, stage),
+        "activation_bytes": activation_bytes(case, sizes, stage),
+        "non_torch_bytes": _non_torch(case),
+        "graph_bytes": terms_bytes(case.law["graph"], sizes) if shape.has_graphs else 0,
     }
     limit, invalid = limit_bytes(case, fixed["graph_bytes"]), case.workload.reason is not None
     if limit is None:
         return MemoryBudget(**fixed, verdict="invalid" if invalid else "unknown")
-    layers = -(-case.spec.num_layers // case.stages) / case.spec.num_layers
-    per_token = case.need.kv_bytes_per_token(WIDTHS[shape.kv_dtype], case.ranks) if case.keeps_kv else 0
-    block = per_token * shape.block_size * layers
-    state = math.ceil(case.need.state_bytes(WIDTHS[candidate.dtype], case.ranks) * layers)
-    kv_bytes, verdict = _kv_cache(case, shape, math.ceil(block), state, limit - sum(fixed.values()))
-    beside = max(kv_bytes - shape.seqs * state, min(kv_bytes - state, _longest(shape) * math.ceil(block)))
-    blocks = beside // math.ceil(block) if block else 0
+    cache = layout_of(case, shape, stage)
+    kv_bytes, verdict = _kv_cache(case, shape, cache, limit - sum(fixed.values()))
+    unprofiled = terms_bytes(case.law.get("unprofiled", {}), sizes)
+    if verdict == "boots" and sum(fixed.values()) + kv_bytes + unprofiled > (case.usable_bytes or 0):
+        verdict = "oom"
+    blocks = kv_bytes // cache.block_bytes if cache.block_bytes else 0
+    counting = case.law.get("tokens_logged", "blocks")
     return MemoryBudget(
         **fixed,
         device_total_bytes=case.total_bytes,
         requested_bytes=sum(fixed.values()) + kv_bytes,
         kv_cache_bytes=kv_bytes,
-        kv_cache_tokens=blocks * shape.block_size,
+        kv_cache_tokens=cache.held_tokens(blocks, shape.max_model_len, shape.tokens, counting),
         num_kv_blocks=blocks,
         verdict="invalid" if invalid else verdict,
     )
+
+
+def _weights(case: Case, candidate: Candidate, stage: Stage) -> int:
+    """Weights of a rank: the checkpoint's, what its kernels add to them, and the table of rotary positions."""
+    weights, total = candidate.weights, case.need.rank_bytes(candidate.weights, case.ranks, stage)
+    if case.engine.get("keeps_rotary_table"):
+        total += case.need.rotary_bytes(weights.width)
+    tiles = case.law.get("packed_expert_tiles")
+    if tiles and has_packed_experts(weights, case.spec.quantized_parts):
+        total += round(case.need.padding_bytes(_CODE_WIDTH, case.ranks, (tiles[0], tiles[1])) * stage.share)
+    return total
+
+
+def _non_torch(case: Case) -> int:
+    """Context, libraries and communication buffers, and what a start-up log showed beyond the law."""
+    processes, rules = by_device(case.engine["non_torch_by_device"], case.device_type), case.law["non_torch_gib"]
+    arch, linked = case.capability.device.arch, case.engine.get("linked_archs", ())
+    ranks = "linked_ranks" if (arch is None or arch in linked) and "linked_ranks" in rules else "ranks"
+    return _gib(processes.get("gib", rules["one_rank" if case.ranks == 1 else ranks]))
+
+
+def layout_of(case: Case, shape: Shape, stage: Stage) -> Layout:
+    """The KV cache of a rank of `stage`."""
+    grouped = bool(case.law.get("groups_layers"))
+    if not case.keeps_kv:
+        return Layout(0, ())
+    return layout(case.need, WIDTHS[shape.kv_dtype], case.ranks, stage, shape.block_size, grouped=grouped)
 
 
 def limit_bytes(case: Case, graph_bytes: int = 0) -> int | None:
@@ -103,65 +119,24 @@ def fills_memory(case: Case) -> bool:
     return bool(case.engine["fills_memory"] and wants and not shares)
 
 
-def _longest(shape: Shape) -> int:
-    """Blocks for one longest sequence, and the one that the engine holds back."""
-    return -(-shape.max_model_len // shape.block_size) + 1
-
-
-def _kv_cache(case: Case, shape: Shape, block: int, state: int, room: int) -> tuple[int, BudgetVerdict]:
-    """Bytes of the KV cache: at least one longest sequence, the `state` of its linear attention beside its blocks."""
-    if not block:
+def _kv_cache(case: Case, shape: Shape, cache: Layout, room: int) -> tuple[int, BudgetVerdict]:
+    """Bytes of the KV cache: at least one longest sequence, and the block that the engine holds back."""
+    if not cache.block_bytes:
         return 0, "boots" if room >= 0 else "oom"
-    least = state + _longest(shape) * block
+    least = (cache.blocks(shape.max_model_len, shape.tokens) + 1) * cache.block_bytes
     pinned = case.request.pins.get("kv_cache_memory_bytes")
-    wanted = room if fills_memory(case) else max(least, shape.seqs * state + _blocks(case, shape) * block)
+    wanted = room if fills_memory(case) else max(least, _blocks(case, shape, cache) * cache.block_bytes)
     given = min(wanted, room) if pinned is None else pinned
     if least <= given <= room:
         return given, "boots"
-    return max(least, pinned or 0), "oom" if room < state + block or given > room else "kv_too_small"
+    return max(least, pinned or 0), "oom" if room < cache.block_bytes or given > room else "kv_too_small"
 
 
-def _blocks(case: Case, shape: Shape) -> int:
+def _blocks(case: Case, shape: Shape, cache: Layout) -> int:
     """KV blocks for the workload: pooling keeps one step, a generator every request to its end."""
     if case.spec.task == "embed":
-        return math.ceil(max(shape.tokens, shape.max_model_len) * _POOLING_SLACK / shape.block_size)
-    return 1 + shape.seqs * -(-case.workload.length // shape.block_size)
-
-
-def _sizes(case: Case, candidate: Candidate, shape: Shape) -> dict[str, float]:
-    """The words that the terms of a law are products of."""
-    spec, moe, mla = case.spec, case.spec.moe, case.spec.mla
-    queries, hidden = spec.num_heads * spec.head_dim, spec.hidden_size
-    expert = moe.expert_intermediate if moe else 0
-    longest = max(shape.max_model_len, 8192)
-    largest_graph = min(2 * shape.seqs, shape.tokens, 512)
-    graphs = sum(size <= largest_graph for size in (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)))
-    return {
-        "tokens": shape.tokens,
-        "seqs": shape.seqs,
-        "vocab": spec.vocab_size,
-        "hidden": hidden,
-        "intermediate": expert if moe and not moe.num_dense_layers else spec.intermediate_size,
-        "q_width": queries,
-        "qkv_width": queries + 2 * spec.num_kv_heads * spec.head_dim,
-        "width": candidate.weights.width,
-        "layers": spec.num_layers,
-        "layer_bytes": case.need.layer_bytes(candidate.weights),
-        "gib": GIB,
-        "experts_gib": GIB if moe else 0,
-        "expert_width": moe.num_active * (max(expert, hidden) + max(2 * expert, hidden)) if moe else 0,
-        "latent_tokens": min(max(8 * longest, 64 * shape.seqs), 65536) if mla else 0,
-        "latent_width": spec.num_heads * (mla.nope_dim + mla.v_dim) if mla else 0,
-        "graph_share": graphs / _ALL_GRAPHS,
-    }
-
-
-def _terms(terms: Mapping[str, float], sizes: Mapping[str, float]) -> int:
-    """Bytes of a sum of products: each key names sizes and plain numbers joined by `*`."""
-    total = 0.0
-    for product, factor in terms.items():
-        total += factor * math.prod(float(word) if word.isdigit() else sizes[word] for word in product.split("*"))
-    return math.ceil(total)
+        return cache.blocks(math.ceil(max(shape.tokens, shape.max_model_len) * _POOLING_SLACK), shape.tokens)
+    return 1 + shape.seqs * cache.blocks(case.workload.length, shape.tokens)
 
 
 def _gib(number: float) -> int:

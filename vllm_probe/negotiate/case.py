@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.units import GIB
 from vllm_probe.core.values import Engine
-from vllm_probe.negotiate.laws import Row, band, by_device, device_row, table
+from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, table
 from vllm_probe.negotiate.rates import Rates
 from vllm_probe.negotiate.request import Request, Workload, check_block_size, check_pins, workload_of
 from vllm_probe.negotiate.requirements import Requirements, analyse
@@ -90,7 +91,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     if request.engine == "vllm":
         check_block_size(request, name, device["block_sizes"])
     warnings = [outside, *rates.suspects(), refusal_of(request.engine, spec)]
-    total = request.device_memory_bytes or memory.total_bytes or memory.usable_bytes
+    total = request.device_memory_bytes or _seen_bytes(capability) or memory.total_bytes or memory.usable_bytes
     usable = request.device_memory_bytes or memory.usable_bytes or total
     return Case(
         request=request,
@@ -116,6 +117,12 @@ def _asked_length(spec: ModelSpec, request: Request) -> ModelSpec:
     asked = (request.input_len or 0) + (request.output_len or 0)
     pinned = request.pins.get("max_model_len")
     return replace(spec, max_model_len=max(pinned if type(pinned) is int else 1, asked, spec.max_model_len))
+
+
+def _seen_bytes(capability: Capability) -> int | None:
+    """What an engine sees of a card of which only the data sheet's memory is known; null for other cards."""
+    card = card_of(capability.device.name or "") if capability.memory.usable_bytes is None else None
+    return round(card["gib"] * GIB) if card and card["gib"] and card["type"] == capability.device_type else None
 
 
 def refusal_of(engine: Engine, spec: ModelSpec) -> str | None:

@@ -1,12 +1,14 @@
 """A matrix product of a model: its shape, how its weights are stored, its bytes and FLOPs."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
+
+from vllm_probe.core.model import LinearPart
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 """Bytes of one value."""
 
-Part: TypeAlias = Literal["attention", "feed_forward", "experts", "lm_head", "kept"]
+Part: TypeAlias = LinearPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Gemm:
         active: copies that one token passes through.
         part: which methods cover it; `kept` never is (routers, small scorers).
         replicated: every tensor-parallel rank holds all of it.
+        most_shards: parts that it can be divided into, null where any number will do; further ranks repeat them.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Gemm:
     active: int
     part: Part = "attention"
     replicated: bool = False
+    most_shards: int | None = None
 
     @property
     def weights(self) -> int:
@@ -74,7 +78,7 @@ class Gemm:
 
     def shards(self, ranks: int) -> int:
         """Parts that `ranks` tensor-parallel ranks divide it into."""
-        return 1 if self.replicated else ranks
+        return 1 if self.replicated else min(ranks, self.most_shards or ranks)
 
     def stored_bytes(self, weights: WeightFormat) -> float:
         """Bytes of all copies in memory."""

@@ -1,8 +1,9 @@
 """Every linear of a model and what stands beside them, from its shape."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from vllm_probe.core.model import AttentionGroup, LinearShape, MlaShape, ModelSpec, MoeShape
+from vllm_probe.core.model import AttentionGroup, LinearShape, MlaShape, ModelSpec, MoeShape, StatedLinear
 from vllm_probe.negotiate.gemm import Gemm, Part
 
 
@@ -12,10 +13,12 @@ def groups_of(spec: ModelSpec) -> tuple[AttentionGroup, ...]:
 
 
 def linears(spec: ModelSpec) -> tuple[Gemm, ...]:
-    """Every linear of `spec`.
+    """Every linear of `spec`: as its graph states them, else by its shape.
 
     Shapes: transformers 5.24, one modeling file for each architecture of the catalogue.
     """
+    if spec.linears:
+        return tuple(_stated(linear, spec) for linear in spec.linears)
     attention = _latent_attention(spec, spec.mla) if spec.mla else _attention(spec)
     feed_forward = _experts(spec, spec.moe) if spec.moe else _feed_forward(spec, spec.num_layers)
     return (*attention, *feed_forward, *_output(spec))
@@ -46,6 +49,24 @@ def _linear(name: str, k: int, n: int, layers: int, *, part: Part = "attention",
     return Gemm(name=name, k=k, n=n, stored=layers, active=layers, part=part, replicated=replicated)
 
 
+def _stated(linear: StatedLinear, spec: ModelSpec) -> Gemm:
+    return Gemm(
+        name=linear.name,
+        k=linear.k,
+        n=linear.n,
+        stored=linear.stored,
+        active=linear.active,
+        part=linear.part,
+        most_shards=spec.num_kv_heads if linear.name in ("k", "v") else None,
+    )
+
+
+def _keys(name: str, spec: ModelSpec, kv_heads: int, head_dim: int, layers: int) -> Gemm:
+    """Keys or values: ranks beyond the heads repeat them."""
+    linear = _linear(name, spec.hidden_size, kv_heads * head_dim, layers)
+    return replace(linear, most_shards=kv_heads)
+
+
 def _attention(spec: ModelSpec) -> Iterator[Gemm]:
     """Projections, once for layers of one shape; shapes after the first are named after their kind."""
     shapes: dict[tuple[int, int, bool], tuple[str, int]] = {}
@@ -57,11 +78,11 @@ def _attention(spec: ModelSpec) -> Iterator[Gemm]:
         kind, layers = shapes.get(shape, (f"{group.kind}_" if shapes else "", 0))
         shapes[shape] = (kind, layers + group.num_layers)
     for (kv_heads, head_dim, ties_values), (prefix, layers) in shapes.items():
-        hidden, queries, keys = spec.hidden_size, spec.num_heads * head_dim, kv_heads * head_dim
+        hidden, queries = spec.hidden_size, spec.num_heads * head_dim
         yield _linear(f"{prefix}q", hidden, queries * (2 if spec.has_output_gate else 1), layers)
-        yield _linear(f"{prefix}k", hidden, keys, layers)
+        yield _keys(f"{prefix}k", spec, kv_heads, head_dim, layers)
         if not ties_values:
-            yield _linear(f"{prefix}v", hidden, keys, layers)
+            yield _keys(f"{prefix}v", spec, kv_heads, head_dim, layers)
         yield _linear(f"{prefix}o", queries, hidden, layers)
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from vllm_probe.core.model import AttentionGroup, ModelSpec
 from vllm_probe.negotiate.gemm import WIDTHS, Gemm, WeightFormat
 from vllm_probe.negotiate.layers import conv_channels, groups_of, linears, vector_parameters
+from vllm_probe.negotiate.stages import Stage
 
 _STATE_WIDTH = 4  # bytes of a number in the state of linear attention: `mamba_ssm_dtype` of the configs
 _INDEX_SCALE = 4  # bytes of the scale beside the fp8 key of an indexer
+_LATENT_TILE = 128  # fp8 latents of sparse attention: an fp32 scale for so many, positions kept in 16 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +73,58 @@ class Requirements:
     def weight_bytes(self, weights: WeightFormat) -> int:
         """Bytes in memory: exact from the file headers for the checkpoint's own format, else by formula."""
         spec, stored = self.spec, sum(gemm.stored_bytes(weights) for gemm in self.gemms)
-        own = weights.method == spec.quantization and weights.width == WIDTHS.get(spec.dtype)
+        packed = weights.method == "gguf"  # all of it stays in the formats of the file, whatever is computed in
+        own = weights.method == spec.quantization and (packed or weights.width == WIDTHS.get(spec.dtype))
         if own and spec.weight_bytes is not None:
             return spec.weight_bytes
         if weights.bits is None and spec.num_parameters is not None:
             return spec.num_parameters * weights.width
-        return round(stored + (self.table_parameters + self.vector_parameters) * weights.width)
+        beside = self.table_parameters + self.vector_parameters + spec.vision_parameters
+        return round(stored + beside * weights.width)
 
-    def rank_bytes(self, weights: WeightFormat, ranks: int, stages: int) -> int:
-        """Weight bytes of the fullest rank: replicated parts whole, the rest divided, tables at the ends."""
-        whole = self.weight_bytes(weights)
+    def rank_bytes(self, weights: WeightFormat, ranks: int, stage: Stage) -> int:
+        """Weight bytes of one rank of `stage`: replicated parts whole, the rest divided, tables at the ends.
+
+        A tied embedding is on both ends of a pipeline.
+        """
+        whole, spec = self.weight_bytes(weights), self.spec
         copied = self.vector_parameters * weights.width
         copied += round(sum(gemm.stored_bytes(weights) for gemm in self.gemms if gemm.replicated))
-        ends = self.table_parameters * weights.width
-        ends += round(sum(gemm.stored_bytes(weights) for gemm in self.gemms if gemm.name == "lm_head"))
-        layers = -(-self.spec.num_layers // stages) / self.spec.num_layers
-        end = ends if stages == 1 else ends / 2
-        return round(copied * layers + (whole - copied - ends) * layers / ranks + end / ranks)
+        head = round(sum(gemm.stored_bytes(weights) for gemm in self.gemms if gemm.name == "lm_head"))
+        table, tower = self.table_parameters * weights.width, spec.vision_parameters * weights.width
+        split = whole - copied - head - table - tower
+        split += round(sum(self._repeated(gemm, weights, ranks) for gemm in self.gemms))
+        at_last = head or (table if spec.task == "generate" and not stage.is_first else 0)
+        ends = (table + tower if stage.is_first else 0) + (at_last if stage.is_last else 0)
+        return round(copied * stage.share + (split * stage.share + ends) / ranks)
+
+    @staticmethod
+    def _repeated(gemm: Gemm, weights: WeightFormat, ranks: int) -> float:
+        """Bytes over one copy that all ranks together hold of heads that are fewer than they."""
+        return 0.0 if gemm.replicated else gemm.stored_bytes(weights) * (ranks / gemm.shards(ranks) - 1)
+
+    def rotary_bytes(self, width: int) -> int:
+        """Bytes of the table of rotary positions: a sine and a cosine for each pair of a head, at every position."""
+        spec = self.spec
+        if spec.rope_theta is None:
+            return 0
+        near = spec.rope_stretch > 1 and any(group.kind == "sliding" for group in groups_of(spec))
+        rows = spec.max_model_len * (spec.rope_stretch + (1 if near else 0))
+        return round(rows * (spec.mla.rope_dim if spec.mla else spec.head_dim) * width)
+
+    def padding_bytes(self, width: float, ranks: int, tiles: tuple[int, int]) -> int:
+        """Bytes of one rank's experts beyond the checkpoint's, where kernels need codes in whole `tiles`.
+
+        `width` is that of a code, in bytes; the first tile is of the inner width of a rank, the second of the hidden
+        size.
+        """
+        moe, spec = self.spec.moe, self.spec
+        if moe is None:
+            return 0
+        inner, hidden = moe.expert_intermediate / ranks, spec.hidden_size
+        grown = math.ceil(inner / tiles[0]) * tiles[0] * math.ceil(hidden / tiles[1]) * tiles[1] / (inner * hidden)
+        codes = sum(gemm.weights for gemm in self.gemms if gemm.part == "experts") * width
+        return round(codes * (grown - 1) / ranks)
 
     def layer_bytes(self, weights: WeightFormat) -> int:
         """Bytes of one layer, the unit in which weights are loaded."""
@@ -104,12 +141,15 @@ class Requirements:
     def kv_bytes_per_layer(self, width: int, ranks: int = 1, group: AttentionGroup | None = None) -> int:
         """Bytes of one cache entry in one layer of `group` on one rank, 0 for encoders and linear attention.
 
-        GQA: 2 (kv_heads / ranks, at least 1) head_dim width. MLA: (kv_rank + rope) width, the same on every rank.
+        GQA: 2 (kv_heads / ranks, at least 1) head_dim width. MLA: (kv_rank + rope) width, the same on every rank; of
+        sparse attention in 8 bits, `fp8_ds_mla` of vllm/v1/kv_cache_interface.py, positions keep 16 bits.
         """
         spec = self.spec
         group = group or next(group for group in groups_of(spec) if group.kind != "linear")
         if spec.is_encoder or group.kind == "linear":
             return 0
+        if spec.mla and group.index_top and width == 1 and group.kind == "full":
+            return spec.mla.kv_rank + 4 * spec.mla.kv_rank // _LATENT_TILE + 2 * spec.mla.rope_dim
         if spec.mla:
             return (spec.mla.kv_rank + spec.mla.rope_dim) * width
         heads = group.num_kv_heads or spec.num_kv_heads

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from vllm_probe.core.config import MemoryBudget
 from vllm_probe.core.units import format_figure
 from vllm_probe.core.values import JsonValue
-from vllm_probe.negotiate.budget import Shape, account
+from vllm_probe.negotiate.budget import account, layout_of
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS
-from vllm_probe.negotiate.predict import Roofline
+from vllm_probe.negotiate.predict import NO_SHAPE, Roofline
+from vllm_probe.negotiate.shape import Shape
+from vllm_probe.negotiate.stages import stages_of
 
 _CHUNK_RANGE = (256, 8192)
 _DEFAULT_CHUNK = 512
@@ -53,7 +55,9 @@ class Sized:
 
     def holds_workload(self) -> bool:
         """Whether the KV cache holds every sequence to its end, beside the block that the engine holds back."""
-        blocks = self.shape.seqs * -(-self.case.workload.length // self.shape.block_size)
+        stage = stages_of(self.case.spec.num_layers, self.case.stages)[0]
+        cache = layout_of(self.case, self.shape, stage)
+        blocks = self.shape.seqs * cache.blocks(self.case.workload.length, self.shape.tokens)
         return self.budget.verdict == "boots" and blocks < (self.budget.num_kv_blocks or 0)
 
 
@@ -85,7 +89,12 @@ def size(case: Case, candidate: Candidate) -> Sized:
 def prefill_chunk(case: Case, candidate: Candidate) -> Chunk:
     """Rows from the measured rate curve, or from bandwidth and transfers, or the default."""
     default = f"{_DEFAULT_CHUNK} by default: the descriptor has neither a rate curve nor bandwidth and transfers"
-    found = _from_curve(case, candidate) or _from_transfers(case) or Chunk(_DEFAULT_CHUNK, default, {})
+    found = (
+        _from_curve(case, candidate)
+        or _from_rates(case, candidate)
+        or _from_transfers(case)
+        or Chunk(_DEFAULT_CHUNK, default, {})
+    )
     pinned = case.request.pins.get("max_num_batched_tokens", found.rows)
     cut = f", cut to --max-num-batched-tokens {pinned}" if pinned < found.rows else ""
     return replace(found, rows=min(found.rows, pinned), rule=found.rule + cut)
@@ -108,6 +117,23 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
         rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))
         rule += f", at least twice the {ridge:.0f} from which computing takes longer than reading weights"
     return Chunk(rows, rule, inputs)
+
+
+def _from_rates(case: Case, candidate: Candidate) -> Chunk | None:
+    """Twice the ridge point, and so many rows that what a step takes beside its tokens is a small share of it."""
+    rate, bandwidth = case.rates.of(candidate.compute), case.rates.bandwidth
+    if rate is None or bandwidth is None or case.capability.schema_version.startswith("1."):
+        return None
+    roofline, enough = Roofline(case, candidate, NO_SHAPE), _PLATEAU[case.request.objective]
+    ridge = rate.gflops * candidate.weights.bytes_per_weight / (2 * bandwidth)
+    beside = roofline.fixed_s(0) / roofline.linears_s() * enough / (1 - enough)
+    rows = 1 << math.ceil(math.log2(max(1, 2 * ridge, beside)))
+    rule = (
+        f"no rate curve: twice the {ridge:.0f} from which computing takes longer than reading weights, and the"
+        f" {beside:.0f} in which launches take {1 - enough:.0%} of a step, to a power of two up to {_CHUNK_RANGE[1]}"
+    )
+    inputs: dict[str, JsonValue] = {"rate": f"{candidate.compute} {rate}", "bandwidth_gb_s": bandwidth}
+    return Chunk(min(max(rows, _CHUNK_RANGE[0]), _CHUNK_RANGE[1]), rule, inputs)
 
 
 def _from_transfers(case: Case) -> Chunk | None:

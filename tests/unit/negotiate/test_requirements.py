@@ -11,17 +11,23 @@ from tests.unit.negotiate.cases import (
     GLM_5_3,
     LLAMA_8B,
     MINILM,
+    QWEN3_0_6B,
     QWEN3_8B,
     QWEN3_30B_A3B,
 )
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.models import catalogue
 from vllm_probe.negotiate.gemm import Gemm, WeightFormat
-from vllm_probe.negotiate.requirements import analyse
+from vllm_probe.negotiate.requirements import Requirements, analyse
+from vllm_probe.negotiate.stages import Stage, stages_of
 
 BF16 = WeightFormat(method="none", width=2)
 AWQ = WeightFormat(method="awq", width=2, bits=4.15625)
 W8A8 = WeightFormat(method="w8a8", width=2, bits=8, row_bytes=4)
+
+
+def whole_of(need: Requirements) -> Stage:
+    return stages_of(need.spec.num_layers, 1)[0]
 
 
 CHECKS: dict[str, tuple[float | None, float | None, float | None, int]] = {
@@ -60,7 +66,7 @@ CHECKS: dict[str, tuple[float | None, float | None, float | None, int]] = {
 def test_weights_and_kv_bytes_are_the_published_ones(name: str) -> None:
     need, (gib, parameters, active, kv_bytes) = analyse(catalogue.load(name)), CHECKS[name]
     if gib:
-        assert need.weight_bytes(BF16) / GIB == pytest.approx(gib, rel=0.001)
+        assert need.computed_parameters * 2 / GIB == pytest.approx(gib, rel=0.001)
     if parameters:
         assert need.num_parameters / 1e9 == pytest.approx(parameters, rel=0.001)
     if active:
@@ -147,18 +153,50 @@ def test_exact_header_bytes_are_preferred_for_the_checkpoints_own_format_only() 
 
 def test_ranks_divide_layers_and_hold_replicated_parts_whole() -> None:
     need = analyse(QWEN3_8B)
-    whole, half = need.rank_bytes(BF16, 1, 1), need.rank_bytes(BF16, 2, 1)
+    whole, half = need.rank_bytes(BF16, 1, whole_of(need)), need.rank_bytes(BF16, 2, whole_of(need))
     assert whole == need.weight_bytes(BF16)
     assert half / GIB == pytest.approx(15.26 / 2, abs=0.01)
     assert half > whole / 2
     glm = analyse(GLM_5_3)
-    assert glm.rank_bytes(BF16, 64, 1) > glm.weight_bytes(BF16) / 64 + 1.5 * GIB
+    assert glm.rank_bytes(BF16, 64, whole_of(glm)) > glm.weight_bytes(BF16) / 64 + 1.5 * GIB
 
 
-def test_a_stage_holds_its_layers_and_half_of_the_ends() -> None:
+def test_a_stage_holds_its_layers_and_its_end() -> None:
     need = analyse(QWEN3_8B)
-    ends = 2 * 151_936 * 4096 * 2
-    assert need.rank_bytes(BF16, 1, 2) == pytest.approx((need.weight_bytes(BF16) - ends) / 2 + ends / 2, rel=0.001)
+    end = 151_936 * 4096 * 2
+    inside = need.weight_bytes(BF16) - 2 * end
+    first, middle, last = (need.rank_bytes(BF16, 1, stage) for stage in stages_of(36, 3))
+    assert first == last == pytest.approx(inside / 3 + end, rel=0.0001)
+    assert middle == pytest.approx(inside / 3, rel=0.0001)
+
+
+def test_a_tied_embedding_stands_on_both_ends_of_a_pipeline() -> None:
+    tied = analyse(QWEN3_0_6B)
+    first, last = (tied.rank_bytes(BF16, 1, stage) for stage in stages_of(28, 2))
+    assert first == last > tied.weight_bytes(BF16) / 2
+
+
+def test_keys_are_repeated_on_ranks_beyond_their_heads() -> None:
+    need = analyse(QWEN3_30B_A3B)
+    four, eight = (need.rank_bytes(BF16, ranks, whole_of(need)) for ranks in (4, 8))
+    copied = (need.vector_parameters + 48 * 2048 * 128) * 2
+    once = 2 * 48 * 2048 * 4 * 128 * 2
+    assert eight == pytest.approx(copied + (4 * (four - copied) - once) / 8 + once / 4, rel=1e-6)
+
+
+def test_the_rotary_table_of_gemma_3_is_as_long_as_its_stretched_positions() -> None:
+    gemma = analyse(catalogue.load("gemma-3-4b"))
+    assert gemma.rotary_bytes(2) == 131_072 * (8 + 1) * 256 * 2
+    assert analyse(LLAMA_8B).rotary_bytes(2) == 131_072 * 128 * 2
+    assert analyse(MINILM).rotary_bytes(2) == 0
+    tower, tables = gemma.spec.vision_parameters * 2, gemma.rotary_bytes(2)
+    assert (gemma.computed_parameters * 2 + tower + tables) / GIB == pytest.approx(8.58, rel=0.002)
+
+
+def test_latents_of_sparse_attention_keep_positions_in_16_bits() -> None:
+    glm, deepseek = analyse(GLM_5_3), analyse(catalogue.load("DeepSeek-V3"))
+    assert glm.kv_bytes_per_layer(1) == 512 + 4 * 4 + 64 * 2 == 656
+    assert deepseek.kv_bytes_per_layer(1) == 576
 
 
 def test_a_step_reads_only_the_experts_that_its_tokens_reach() -> None:
@@ -237,4 +275,5 @@ def test_parts_that_a_checkpoint_leaves_alone_keep_their_width(name: str, gib: f
 
 def test_glm_in_eight_bits_takes_what_eight_ranks_logged() -> None:
     fp8 = WeightFormat(method="fp8", width=2, bits=8, row_bytes=4)
-    assert analyse(catalogue.load("GLM-5.3-FP8")).rank_bytes(fp8, 8, 1) / GIB == pytest.approx(88.91, rel=0.01)
+    need = analyse(catalogue.load("GLM-5.3-FP8"))
+    assert need.rank_bytes(fp8, 8, whole_of(need)) / GIB == pytest.approx(88.91, rel=0.01)

@@ -1,12 +1,14 @@
 """Memory laws, support tables and device rules: data with sources, keyed by engine version and device type."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.units import GIB
 
 Row = Mapping[str, Any]
 
@@ -42,13 +44,30 @@ def band(engine: str, version: str | None) -> tuple[str, Row, str | None]:
     number = version_number(wanted)
     bands = law["bands"]
     chosen = next((row for row in bands if number <= version_number(row["to"])), bands[-1])
+    steps = {name: at_version(rows, wanted) for name, rows in law.get("steps", {}).items()}
     first, last = version_number(bands[0]["from"]), version_number(bands[-1]["to"])
     warning = None
     if not first <= number <= last:
         warning = (
             f"the memory law of {engine} {chosen['from']} to {chosen['to']} is used outside its range, for {wanted}"
         )
-    return wanted, chosen, warning
+    return wanted, {**chosen, **steps}, warning
+
+
+def at_version(rows: Sequence[tuple[str, Any]], version: str) -> Any:
+    """The value that holds at a version: of the first row that ends there or later; `*` ends never.
+
+    Raises:
+        BadUsage: it is no version number.
+    """
+    release = _release(version)
+    return next(value for until, value in rows if until == "*" or release[: until.count(".") + 1] <= _release(until))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Major, minor and patch number; what follows digits, as in `0.20.2rc1`, counts for nothing."""
+    patch = re.match(r"\d+", version.removeprefix("v").partition(".")[2].partition(".")[2])
+    return (*version_number(version), *([int(patch[0])] if patch else []))
 
 
 def version_number(version: str) -> tuple[int, int]:
@@ -61,3 +80,23 @@ def version_number(version: str) -> tuple[int, int]:
     if not all(part.isdigit() for part in parts[:2]):
         raise BadUsage(f"not an engine version: {version!r}", hint="give a release such as --engine-version 0.33.0")
     return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
+
+
+def card_of(name: str) -> Row | None:
+    """Device type, architecture and the memory that an engine sees of the card with that name, null when not known."""
+    words = set(re.findall(r"[a-z]*\d+[a-z]*", name.lower()))
+    return next((row for row in table("cards")["rows"] if all(_names(word, words) for word in row["words"])), None)
+
+
+def _names(word: str, words: set[str]) -> bool:
+    """Whether one of `words` is `word`, a size with its unit included."""
+    return word in words or any(each.startswith(word) and each[len(word) :] in ("g", "gb", "d") for each in words)
+
+
+def server_defaults(version: str, total_bytes: int, arch: str | None) -> dict[str, int]:
+    """Tokens and sequences of a step that vLLM's server takes by default, as its options."""
+    for row in table("vllm")["defaults"]:
+        holds = total_bytes / GIB >= row["least_gib"] and arch not in row.get("but_arch", ())
+        if holds and (row["to"] == "*" or version_number(version) <= version_number(row["to"])):
+            return {"max_num_batched_tokens": row["tokens"], "max_num_seqs": row["seqs"]}
+    raise AssertionError("the last row of the defaults holds always")

@@ -1,0 +1,95 @@
+"""The KV cache as an engine lays it out: groups of layers that share blocks, and what a sequence takes of them."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from vllm_probe.core.model import AttentionGroup
+from vllm_probe.negotiate.layers import groups_of
+from vllm_probe.negotiate.requirements import Requirements
+from vllm_probe.negotiate.stages import Stage
+
+_NEAR = 1.5  # kinds of about as many layers share one group size
+
+
+@dataclass(frozen=True, slots=True)
+class CacheGroup:
+    """Layers that share a block table: what they attend to, and the tokens of their blocks."""
+
+    kind: str
+    window: int | None
+    block_tokens: int
+
+    def blocks(self, length: int, tokens: int) -> int:
+        """Blocks of one sequence of `length` tokens, computed at most `tokens` a step.
+
+        vLLM, vllm/v1/kv_cache_interface.py: `max_memory_usage_bytes` of FullAttentionSpec, SlidingWindowSpec,
+        ChunkedLocalAttentionSpec and MambaSpec.
+        """
+        if self.kind == "linear":
+            return 1
+        if self.window is None:
+            return -(-length // self.block_tokens)
+        if self.kind == "chunked":
+            return -(-min(self.window + tokens, length) // self.block_tokens)
+        return -(-min(self.window - 1 + tokens, length) // self.block_tokens) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Blocks of one rank: the bytes of one, and the groups that draw on them."""
+
+    block_bytes: int
+    groups: tuple[CacheGroup, ...]
+
+    def blocks(self, length: int, tokens: int) -> int:
+        """Blocks of one sequence of `length` tokens in all groups."""
+        return sum(group.blocks(length, tokens) for group in self.groups)
+
+    def held_tokens(self, num_blocks: int, length: int, tokens: int, counting: str) -> int:
+        """Tokens that an engine logs for `num_blocks`.
+
+        `blocks`: those of one group; `concurrency`: sequences of `length` times their tokens, which is what a cache
+        whose groups differ can hold.
+        """
+        if not self.groups:
+            return 0
+        if counting == "concurrency":
+            return num_blocks * length // self.blocks(length, tokens)
+        return num_blocks // len(self.groups) * min(group.block_tokens for group in self.groups)
+
+
+def layout(need: Requirements, width: int, ranks: int, stage: Stage, block_size: int, *, grouped: bool) -> Layout:
+    """The layout for blocks of at least `block_size` tokens whose values have `width` bytes.
+
+    Engines that group layers give each kind of attention blocks of one size: a group has as many layers as the rarest
+    kind (or the most frequent one, where that is less than 1.5 times as many), the last group of a kind is filled up,
+    and a kind whose tokens take fewer bytes gets more tokens a block. A state of linear attention is one block, so
+    blocks of attention grow until they hold one (vllm/v1/core/kv_cache_utils.py, vllm/model_executor/models/config.py).
+    """
+    per_token = math.ceil(need.kv_bytes_per_token(width, ranks) * stage.share)
+    if not per_token:
+        return Layout(0, ())
+    kinds = Counter[AttentionGroup]()
+    for group in groups_of(need.spec):
+        kinds[replace(group, num_layers=1, index_top=None)] += math.ceil(group.num_layers * stage.share)
+    flat = len(kinds) == 1 or any(kind.kind == "compressed" for kind in kinds)
+    if flat or not grouped:
+        only = next(iter(kinds)) if len(kinds) == 1 else AttentionGroup(kind="full", num_layers=1)
+        state = 0 if flat else math.ceil(need.state_bytes(2, ranks) * stage.share)
+        window = only.window if grouped else None
+        return Layout(per_token * block_size + state, (CacheGroup(only.kind, window, block_size),))
+    bytes_of = {kind: need.kv_bytes_per_layer(width, ranks, kind) for kind in kinds}
+    linear = sum(count for kind, count in kinds.items() if kind.kind == "linear")
+    if linear:
+        least = need.state_bytes(2, ranks) * stage.share / linear / max(bytes_of.values())
+        block_size *= math.ceil(max(least, block_size) / block_size)
+    page = max(bytes_of.values()) * block_size
+    fewest, most = min(kinds.values()), max(kinds.values())
+    size = most if most < _NEAR * fewest else fewest
+    cached = tuple(
+        CacheGroup(kind.kind, kind.window, page // bytes_of[kind] if bytes_of[kind] else block_size)
+        for kind, count in kinds.items()
+        for _ in range(-(-count // size))
+    )
+    return Layout(page * size, cached)
