@@ -1,0 +1,67 @@
+"""The memory laws against start-up logs of real vLLM: our own facts always, the large collection where it is."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kv_cases import CASES, Case, cells, read, score, table_of
+
+FACTS = Path(__file__).with_name("kv_facts.jsonl")
+COLLECTED = pytest.mark.skipif(not CASES.exists(), reason="the collected start-up logs are not beside the repository")
+
+
+@pytest.fixture(scope="module")
+def collected() -> list[Case]:
+    return read(CASES)
+
+
+def test_our_facts_are_all_judged_and_near() -> None:
+    facts = read(FACTS)
+    assert [case.why for case in facts if case.why] == []
+    assert all(case.row["source"].startswith(("https://", "github.com/")) for case in facts)
+    found = score(facts)
+    assert found.kv_cells >= 8
+    assert found.weights_worst <= 0.01
+    assert found.kv_near == found.right == 1
+    assert found.kv_mean <= 0.01
+    assert found.activation_near == 1
+
+
+@COLLECTED
+def test_weights_of_every_start_of_a_known_model_are_within_one_percent(collected: list[Case]) -> None:
+    assert score(collected).weights_worst <= 0.01
+
+
+@COLLECTED
+def test_the_kv_memory_of_nine_cells_in_ten_is_within_five_percent(
+    collected: list[Case], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\n{table_of(collected)}\n")
+    found = score(collected)
+    assert found.kv_cells >= 15
+    assert found.kv_near >= 0.9
+    assert found.kv_mean <= 0.02
+
+
+@COLLECTED
+def test_cells_that_were_not_fitted_do_as_well(collected: list[Case]) -> None:
+    kept = score(case for case in collected if not case.is_fit)
+    assert kept.kv_cells >= 5
+    assert kept.kv_near >= 0.9
+    assert kept.kv_mean <= 0.02
+
+
+@COLLECTED
+def test_starts_are_judged_right_and_hardly_any_is_wrongly_said_to_boot(collected: list[Case]) -> None:
+    found = score(collected)
+    assert found.starts >= 40
+    assert found.right >= 0.95
+    assert found.false_boots <= 0.02
+
+
+def test_a_cell_counts_once() -> None:
+    cases = read(FACTS)
+    assert len(cells(cases)) < len(cases)
+    assert score([*cases, *cases]).kv_mean == pytest.approx(score(cases).kv_mean)
