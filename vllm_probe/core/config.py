@@ -66,8 +66,8 @@ class Prediction:
 
     Attributes:
         tokens_per_s: prompt tokens per second for pooling models, generated ones otherwise.
-        ttft_s: time to the first token or vector of one request.
-        tpot_s: time per further token, null for pooling models.
+        ttft_s: time to the vector of a request that is alone, or to the first token under the workload.
+        tpot_s: time per further token under the workload, null for pooling models.
         method: formula and inputs, or why nothing is predicted.
     """
 
@@ -154,6 +154,55 @@ class Compile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFigure:
+    """A number of a start-up log beside the predicted one.
+
+    Attributes:
+        quantity: what it is, such as `weights_bytes`.
+        predicted: as computed.
+        logged: as logged, in the same unit.
+        difference: predicted less logged.
+        band: largest difference that the law allows.
+        is_within: the difference is in the band.
+        line: line of the log, from 1.
+    """
+
+    quantity: str
+    predicted: float
+    logged: float
+    difference: float
+    band: Rate
+    is_within: bool
+    line: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCheck:
+    """A start-up log of the engine compared with the prediction.
+
+    Attributes:
+        log: name of its file.
+        engine_version: version that the log states, else the one that was asked for.
+        outcome: boots, kv_too_small, oom, busy (another process held the memory) or unknown.
+        agrees: verdict and every figure are as predicted, within their bands.
+        figures: line by line.
+        differences: what the log says otherwise than what was asked, and what was assumed.
+        residual_bytes: memory beside weights and KV cache that the engine used over the prediction; 0 when the log does
+            not tell.
+        stored: file that keeps the residual for later predictions, empty when nothing is kept.
+    """
+
+    log: str
+    engine_version: str
+    outcome: str
+    agrees: bool
+    figures: tuple[LoggedFigure, ...] = ()
+    differences: tuple[str, ...] = ()
+    residual_bytes: int = 0
+    stored: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig(Document):
     """Runtime config of one model on one device: the document of `negotiate`.
 
@@ -193,6 +242,7 @@ class RuntimeConfig(Document):
         decisions: why each value.
         alternatives: nearest other configurations.
         warnings: doubts that the user should know.
+        checks: start-up logs that were compared with it.
     """
 
     engine: Engine
@@ -230,3 +280,4 @@ class RuntimeConfig(Document):
     decisions: tuple[Decision, ...]
     alternatives: tuple[Alternative, ...] = ()
     warnings: tuple[str, ...] = ()
+    checks: tuple[LogCheck, ...] = ()

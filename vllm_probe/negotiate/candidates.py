@@ -1,7 +1,9 @@
 """Step 2, capability matching: each number format and quantization, accepted or rejected with what decided."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vllm_probe.core.config import Rejection
 from vllm_probe.core.errors import BadUsage
@@ -9,7 +11,7 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS, WeightFormat
-from vllm_probe.negotiate.laws import Row, by_device, table
+from vllm_probe.negotiate.laws import Row, by_device, table, version_number
 from vllm_probe.negotiate.rates import slower
 
 WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
@@ -32,6 +34,8 @@ class Candidate:
         requires: what must be obtained first.
         doubts: what the tables are not sure of.
         refusal: why it may not be chosen, null if it may.
+        unmeasured: why its speed is only derived, from narrower weights in a wider product; it may then be chosen for
+            its size alone. Null where the descriptor has its rate.
     """
 
     dtype: str
@@ -42,6 +46,7 @@ class Candidate:
     requires: tuple[str, ...]
     doubts: tuple[str, ...]
     refusal: str | None
+    unmeasured: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,16 +146,30 @@ def _kernel_reason(case: Case, row: Row) -> str | None:
     """Why the engine has no kernel here, or null."""
     if row.get("no"):
         return str(row["no"])
-    prefix, least = row.get("min_arch", ("", 0))
-    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", case.capability.device.arch or "")
-    if arch and prefix == arch[1] and int(arch[2]) < least:
-        return f"its kernels need {prefix}{least}, this is {arch[0]}"
+    if _is_below(case, row.get("min_arch")):
+        return f"its kernels need {_shown(row['min_arch'])}, this is {case.capability.device.arch}"
+    if "max_arch" in row and _is_below(case, (row["max_arch"][0], row["max_arch"][1] + 1)) is False:
+        return f"its kernels end with {_shown(row['max_arch'])}, this is {case.capability.device.arch}: {row['note']}"
     return None
+
+
+def _is_below(case: Case, least: Sequence[Any] | None) -> bool | None:
+    """Whether the architecture is older than `least`; null where it is unknown or of another family."""
+    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", case.capability.device.arch or "")
+    if least is None or arch is None or least[0] != arch[1]:
+        return None
+    return int(arch[2]) < int(least[1])
+
+
+def _shown(arch: Sequence[Any]) -> str:
+    return "".join(map(str, arch))
 
 
 def _doubt(case: Case, row: Row) -> str | None:
     """What a table is not sure of on this architecture, or null."""
     arch, sure = case.capability.device.arch, tuple(row.get("sure_arch", ()))
+    if version_number(row.get("doubt_since", "0")) > version_number(case.engine_version):
+        return None
     if "doubt" not in row or (arch and sure and arch.startswith(sure)):
         return None
     seen = f"; {f'this is {arch}' if arch else 'the descriptor names no arch'}" if sure else ""
@@ -165,19 +184,18 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     read = case.spec.stored_bits if is_own else {}
     parts |= {part: (bits, 0) for part, bits in read.items()}
     most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), method["bits"])
-    word = method["format"] if method["format"] and case.rates.of(method["format"]) else WORDS[dtype]
+    word, unmeasured = _compute(case, row, method["format"], dtype)
     doubts = [doubt for rule in (row, _dtype_rule(case, dtype)) if (doubt := _doubt(case, rule))]
     if is_own and (reason := own_doubt(case)):
         doubts.append(reason)
-    if "min_arch" in row and case.capability.device.arch is None:
-        doubts.append(f"{name} needs {''.join(map(str, row['min_arch']))} or newer; the descriptor names no arch")
+    needed = row.get("native_arch", row.get("min_arch"))
+    if needed and case.capability.device.arch is None:
+        doubts.append(f"{name} needs {_shown(needed)} or newer; the descriptor names no arch")
     refusal = None
     if case.spec.quantization != "none":
         refusal = f"the checkpoint is {case.spec.quantization} already"
     elif case.spec.is_encoder:
         refusal = f"{name} checkpoints are made of decoders only"
-    elif method["format"] is None or word != method["format"]:
-        refusal = case.rates.why_missing(method["format"] or name)
     return Candidate(
         dtype=dtype,
         quantization=name,
@@ -193,4 +211,15 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
         requires=(f"{method['obtain']} of {case.spec.name}",) if method["obtain"] and not is_own else (),
         doubts=tuple(doubts),
         refusal=None if is_own else refusal,
+        unmeasured=None if is_own else unmeasured,
     )
+
+
+def _compute(case: Case, row: Row, word: str | None, dtype: str) -> tuple[str, str | None]:
+    """Capability word whose rate counts for a method that multiplies in `word`, and why its own does not count."""
+    if _is_below(case, row.get("native_arch")):
+        arch, native = case.capability.device.arch, _shown(row["native_arch"])
+        return WORDS[dtype], f"{arch} unpacks its weights to {WORDS[dtype]}; it is multiplied as it is from {native} on"
+    if word and case.rates.of(word):
+        return word, None
+    return WORDS[dtype], case.rates.why_missing(word) if word else "no rate of its own stands in a descriptor"

@@ -7,7 +7,7 @@ from typing import Any
 from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, limit_bytes, residual_bytes
-from vllm_probe.negotiate.candidates import WORDS
+from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
@@ -77,14 +77,45 @@ def _formats(record: Record, selection: Selection) -> None:
         parameters=case.need.num_parameters,
         active_parameters=case.need.active_parameters,
         weights_bytes=chosen.budget.weights_bytes,
-        accuracy=table("methods").get(candidate.quantization, {}).get("accuracy", "as the checkpoint's"),
+        accuracy=_accuracy(candidate),
+        candidates={each.candidate.quantization: _standing(each) for each in (selection.own, *selection.twins)},
     )
-    rule = "as the activations: an 8-bit cache gains little where memory is not short"
-    per_token = case.need.kv_bytes_per_token(WIDTHS[chosen.shape.kv_dtype], case.ranks)
     if not case.keeps_kv:
         record.set("kv_cache_dtype", None, _NO_KV)
-    else:
-        record.set("kv_cache_dtype", chosen.shape.kv_dtype, rule, bytes_per_token=per_token)
+        return
+    wanted, per_token = case.workload.concurrency, case.need.kv_bytes_per_token
+    halved = "an 8-bit cache costs accuracy and gains little: the cache holds what is asked for"
+    if chosen.shape.seqs < wanted:
+        halved = f"an 8-bit cache costs accuracy; --kv-cache-dtype fp8 would hold about twice the {chosen.shape.seqs}"
+        halved += f" of {wanted} sequences"
+    if not (case.engine["has_fp8_kv"] and case.device["has_fp8_kv"]):
+        halved = f"{case.request.engine} has no 8-bit cache on {case.device_type}"
+    record.set(
+        "kv_cache_dtype",
+        chosen.shape.kv_dtype,
+        "as the activations",
+        rejected=(Rejection(value="fp8", because=halved),) if not chosen.shape.kv_dtype.startswith("fp8") else (),
+        bytes_per_token=per_token(WIDTHS[chosen.shape.kv_dtype], case.ranks),
+    )
+
+
+def _standing(sized: Sized) -> dict[str, Any]:
+    """What one candidate was judged by: its speed and how that is known, its bytes, and what it costs in accuracy."""
+    candidate, speed = sized.candidate, sized.tokens_per_s()
+    known = f"derived from {candidate.compute}" if candidate.unmeasured else f"{candidate.compute} rate"
+    return {
+        "tokens_per_s": None if speed is None else float(f"{speed:.4g}"),
+        "speed": known if speed else "no rate",
+        "weights_bytes": sized.budget.weights_bytes,
+        "requested_bytes": sized.budget.requested_bytes,
+        "verdict": sized.budget.verdict,
+        "accuracy": _accuracy(candidate),
+    }
+
+
+def _accuracy(candidate: Candidate) -> str:
+    """What a method is known to cost in accuracy."""
+    return str(table("methods").get(candidate.quantization, {}).get("accuracy", "as the checkpoint's"))
 
 
 def _context(record: Record, chosen: Sized) -> None:

@@ -62,11 +62,25 @@ def _draw(nodes: Sequence[_Node], indent: str) -> Iterator[str]:
 def _lines(decision: Any) -> Iterator[_Node]:
     yield f"because {decision.rule}", ()
     for key, value in decision.inputs.items():
-        yield f"{key}: {_short(value)}", ()
+        yield _input(key, value)
     for rejection in decision.rejected:
         yield f"not {_short(rejection.value)}: {rejection.because}", ()
     yield f"would change with {decision.would_change}", ()
     yield _carrier(decision.passed_on), ()
+
+
+def _input(key: str, value: Any) -> _Node:
+    """One line, or for what is itself a table a line of each of its rows."""
+    if isinstance(value, dict) and value and all(isinstance(item, dict) for item in value.values()):
+        return key, [(f"{name}: {_short(_readable(item))}", ()) for name, item in value.items()]
+    return f"{key}: {_short(value)}", ()
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key.removesuffix("_bytes"): format_bytes(item) if key.endswith("_bytes") and item is not None else item
+        for key, item in row.items()
+    }
 
 
 def _carrier(passed_on: str) -> str:

@@ -60,25 +60,21 @@ class Roofline:
         return self.step_s() + float(self.law["stall"]) * others
 
     def ttft_s(self) -> float:
-        """Seconds to the first token or vector, on average over ten rounds of the workload that begin all at once.
+        """Seconds to the vector of a request that is alone, or to its first token under the workload.
 
-        A prompt waits for the request to be read, for the step that runs, and in the first round for half the others.
+        The latter is the mean of ten rounds that begin all at once: a prompt waits for the request to be read, for the
+        step that runs, and in the first round for half of the others.
         """
         work, law = self.case.workload, self.law
-        running = self.step_s() if work.output_len and work.concurrency > 1 else 0.0
-        queue = (work.concurrency - 1) / 2 * float(law["burst"])
-        return float(law["request_ms"]) * 1e-3 + running + (1 + queue) * self.prompt_s()
+        alone = float(law["request_ms"]) * 1e-3 + self.prompt_s()
+        if not work.output_len or work.concurrency == 1:
+            return alone
+        return alone + self.step_s() + (work.concurrency - 1) / 2 * float(law["burst"]) * self.prompt_s()
 
-    def fixed_s(self, rows: int) -> float:
+    def _fixed_s(self, rows: int) -> float:
         """Seconds of a step of `rows` tokens that are neither arithmetic nor reading."""
         law, layers = self.law, self.case.spec.num_layers
         return (layers * float(law["layer_us"]) + float(law["step_us"])) * 1e-6 + self._all_reduce(rows)
-
-    def linears_s(self) -> float:
-        """Seconds of arithmetic of one prompt token, attention apart."""
-        return self.case.need.flops_per_token(samples=False, ranks=self.case.ranks) / self._rate(
-            self.candidate.compute, self.shape.tokens
-        )
 
     def _step(self, rows: int, context: float, cache_bytes: float, *, samples: bool) -> float:
         case, ranks, word = self.case, self.case.ranks, self.candidate.compute
@@ -86,7 +82,7 @@ class Roofline:
         linears = case.need.flops_per_token(samples=samples, ranks=ranks) * rows
         attention = case.need.attention_flops(context) / ranks * rows
         beside = max(self._beside(attention, rows), cache_bytes / self._bandwidth())
-        return max(linears / self._rate(word, rows), read / self._bandwidth()) + beside + self.fixed_s(rows)
+        return max(linears / self._rate(word, rows), read / self._bandwidth()) + beside + self._fixed_s(rows)
 
     def _rate(self, word: str, rows: int) -> float:
         """FLOP/s that the engine reaches with a format; what a data sheet states counts for what benches find of it."""
@@ -184,6 +180,8 @@ def _method(case: Case, candidate: Candidate) -> str:
         if not is_measured
     ]
     counts = f"; {' and '.join(sheet)} count as measured ({stated['source']})" if sheet else ""
+    rounds = "; the time to the first token is the mean of ten rounds that begin all at once"
+    rounds = rounds if case.workload.output_len and case.workload.concurrency > 1 else ""
     fixed = ", ".join(
         f"{law[key]:g} us a {what}"
         for key, what in (("layer_us", "layer"), ("step_us", "step"), ("serial_us", "request"))
@@ -192,8 +190,7 @@ def _method(case: Case, candidate: Candidate) -> str:
     return (
         f"each step: the longer of FLOPs over {candidate.compute} {rate}{beside} and bytes"
         f" over {format_figure(case.rates.bandwidth or 0)} GB/s, at {own['compute']:.0%} and {own['bandwidth']:.0%}"
-        f" of them{counts}{f', beside {fixed}' if fixed else ''}; the time to the first token is the mean of ten rounds"
-        f" that begin all at once ({law['source']})"
+        f" of them{counts}{f', beside {fixed}' if fixed else ''}{rounds} ({law['source']})"
     )
 
 

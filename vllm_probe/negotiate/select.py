@@ -12,6 +12,7 @@ from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.sizing import Sized, size
 
 _LEAST_GAIN = 1.3  # quantization costs accuracy and another checkpoint
+_TIE = 1.05  # a difference that bench cannot tell from noise
 _OTHER_MODELS = 2
 _LEAST_BITS = 4  # no checkpoint stores its weights in fewer
 
@@ -29,7 +30,7 @@ class Selection:
 
 
 def choose(case: Case) -> Selection:
-    """The best candidate with its sizes: one that boots, then the fastest (objective memory: the smallest).
+    """The best candidate with its sizes: one that boots, then by the objective the fastest or the smallest.
 
     Raises:
         BadUsage: a pinned format or method that the engine cannot run on this device.
@@ -38,7 +39,9 @@ def choose(case: Case) -> Selection:
     own, twins = size(case, found.own), tuple(size(case, twin) for twin in found.twins)
     pinned = case.request.pins.get("quantization")
     refusals = [twin.candidate.refusal or _refusal(own, twin) for twin in twins]
-    chosen = max([own, *(twin for twin, refusal in zip(twins, refusals, strict=True) if not refusal)], key=_rank)
+    allowed = [own, *(twin for twin, refusal in zip(twins, refusals, strict=True) if not refusal)]
+    rated = [each for each in allowed if not each.candidate.unmeasured]
+    chosen = _best(rated if any(each.boots for each in rated) and case.request.objective != "memory" else allowed)
     rule = "the checkpoint as it is" if chosen is own else _praise(own, chosen)
     if pinned:
         chosen = next((twin for twin in twins if pinned == twin.candidate.quantization), own)
@@ -63,17 +66,30 @@ def choose(case: Case) -> Selection:
     )
 
 
-def _rank(sized: Sized) -> tuple[bool, float]:
+def _best(sized: list[Sized]) -> Sized:
+    """The first of those that boot and are within noise of the best by the objective."""
+    booting = [each for each in sized if each.boots] or sized
+    merits = [_merit(each) for each in booting]
+    return next(each for each, merit in zip(booting, merits, strict=True) if merit * _TIE >= max(merits))
+
+
+def _merit(sized: Sized) -> float:
+    """What the objective wants more of: few bytes of weights, or tokens a second (of one request for latency)."""
     if sized.case.request.objective == "memory":
-        return sized.boots, -sized.budget.weights_bytes
-    return sized.boots, sized.tokens_per_s() or 0.0
+        return 1 / max(1, sized.budget.weights_bytes)
+    return sized.tokens_per_s() or 0.0
 
 
 def _refusal(own: Sized, twin: Sized) -> str | None:
     """Why a quantized twin is not worth its checkpoint, or null."""
-    if not own.boots:
+    is_rated = not twin.candidate.unmeasured
+    if not own.boots and (is_rated or "max_model_len" not in own.case.request.pins):
         return None if twin.boots else f"it does not fit either: {twin.budget.verdict}"
-    if own.case.request.objective == "memory" or _gain(own, twin) >= _LEAST_GAIN:
+    if own.case.request.objective == "memory":
+        return None
+    if not is_rated:
+        return twin.candidate.unmeasured
+    if _gain(own, twin) >= _LEAST_GAIN:
         return None
     return f"{_praise(own, twin)}: under the {_LEAST_GAIN} that another checkpoint must gain"
 
@@ -84,12 +100,17 @@ def _gain(own: Sized, twin: Sized) -> float:
 
 
 def _praise(own: Sized, twin: Sized) -> str:
+    work, objective = own.case.workload, own.case.request.objective
     if not own.boots:
         return f"{own.candidate.quantization} does not fit: {own.budget.verdict}"
+    if objective == "memory":
+        sizes = (format_bytes(each.budget.weights_bytes) for each in (twin, own))
+        return f"--objective memory: {' of weights instead of '.join(sizes)}"
     words = own.candidate.compute, twin.candidate.compute
     first, second = (own.case.rates.of(word) for word in words)
     figures = f"{twin.candidate.quantization} computes in {words[1]} at {second}, {words[0]} reaches {first}"
-    return f"{figures}: {_gain(own, twin):.2f} times as fast on this workload"
+    load = f"{work.concurrency} x ({work.input_len} + {work.output_len}) tokens"
+    return f"{figures}: {_gain(own, twin):.2f} times as fast on this workload, --objective {objective} of {load}"
 
 
 def alternatives(selection: Selection) -> tuple[Alternative, ...]:

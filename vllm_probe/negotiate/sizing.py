@@ -120,20 +120,19 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
 
 
 def _from_rates(case: Case, candidate: Candidate) -> Chunk | None:
-    """Twice the ridge point, and so many rows that what a step takes beside its tokens is a small share of it."""
+    """Smallest power of two at which the law of speed predicts nearly the rate of the largest chunk."""
     rate, bandwidth = case.rates.of(candidate.compute), case.rates.bandwidth
     if rate is None or bandwidth is None or case.capability.schema_version.startswith("1."):
         return None
-    roofline, enough = Roofline(case, candidate, NO_SHAPE), _PLATEAU[case.request.objective]
-    ridge = rate.gflops * candidate.weights.bytes_per_weight / (2 * bandwidth)
-    beside = roofline.fixed_s(0) / roofline.linears_s() * enough / (1 - enough)
-    rows = 1 << math.ceil(math.log2(max(1, 2 * ridge, beside)))
-    rule = (
-        f"no rate curve: twice the {ridge:.0f} from which computing takes longer than reading weights, and the"
-        f" {beside:.0f} in which launches take {1 - enough:.0%} of a step, to a power of two up to {_CHUNK_RANGE[1]}"
+    roofline, enough = (
+        Roofline(case, candidate, replace(NO_SHAPE, tokens=_CHUNK_RANGE[1])),
+        _PLATEAU[case.request.objective],
     )
-    inputs: dict[str, JsonValue] = {"rate": f"{candidate.compute} {rate}", "bandwidth_gb_s": bandwidth}
-    return Chunk(min(max(rows, _CHUNK_RANGE[0]), _CHUNK_RANGE[1]), rule, inputs)
+    least, sizes = roofline.prompt_s(_CHUNK_RANGE[1]) / enough, (1 << power for power in range(9, 14))
+    rows = next(rows for rows in sizes if roofline.prompt_s(rows) <= least)
+    rule = f"no rate curve: fewest tokens, from {_DEFAULT_CHUNK}, for which {enough:.0%} of the speed of"
+    rule += f" {_CHUNK_RANGE[1]} is predicted: enough to hide the launches of a step and the reading of weights"
+    return Chunk(rows, rule, {"rate": f"{candidate.compute} {rate}", "bandwidth_gb_s": bandwidth})
 
 
 def _from_transfers(case: Case) -> Chunk | None:

@@ -9,7 +9,7 @@ from tests.unit.negotiate.cases import ARC, ASCEND, CPU, EMBEDDING, GIB, H100, M
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.models import catalogue
-from vllm_probe.negotiate.candidates import Match, match
+from vllm_probe.negotiate.candidates import Candidate, Match, match
 from vllm_probe.negotiate.gemm import Part
 
 
@@ -67,14 +67,40 @@ def test_a_format_that_the_architecture_lacks_is_rejected_by_its_number() -> Non
     found = matched(QWEN3_8B, turing, engine="vllm")
     assert found.own.dtype == "float16"
     assert reasons(found)["bfloat16"] == "its kernels need sm_80, this is sm_75"
-    assert reasons(found)["fp8"] == "its kernels need sm_89, this is sm_75"
+    pascal = matched(QWEN3_8B, H100 | {"device": {"arch": "sm_61"}}, engine="vllm")
+    assert reasons(pascal)["awq"] == "its kernels need sm_75, this is sm_61"
+    blackwell = matched(QWEN3_8B, H100 | {"device": {"arch": "sm_120"}}, engine="vllm")
+    assert reasons(blackwell)["w8a8"].startswith("its kernels end with sm_90, this is sm_120: CUTLASS int8")
+
+
+def twin_of(found: Match, name: str) -> Candidate:
+    return next(twin for twin in found.twins if twin.quantization == name)
+
+
+def test_below_its_native_architecture_fp8_is_stored_narrow_and_computed_wide() -> None:
+    fast = H100 | {"compute_units": H100["compute_units"] | {"fp8_e4m3": {"throughput_gflops": 1_500_000}}}
+    hopper, ampere = (
+        twin_of(matched(QWEN3_8B, fast | {"device": {"arch": arch}}, engine="vllm"), "fp8")
+        for arch in ("sm_90", "sm_80")
+    )
+    assert (hopper.compute, hopper.unmeasured) == ("fp8_e4m3", None)
+    assert ampere.compute == "bf16"
+    assert ampere.unmeasured == "sm_80 unpacks its weights to bf16; it is multiplied as it is from sm_89 on"
+    assert ampere.weights.bits == hopper.weights.bits == 8
+
+
+@pytest.mark.parametrize(("version", "count"), [("0.32", 0), ("0.33", 1), ("0.40", 1)])
+@pytest.mark.parametrize("name", ["gguf", "bitsandbytes"])
+def test_methods_that_left_the_core_are_doubted_from_that_version_on(name: str, version: str, count: int) -> None:
+    found = matched(replace(QWEN3_8B, quantization=name), H100, engine="vllm", engine_version=version)
+    assert sum("only since 0.33" in doubt for doubt in found.own.doubts) == count
 
 
 def test_what_the_descriptor_does_not_list_is_rejected_and_what_has_no_arch_is_doubted() -> None:
     found = matched(EMBEDDING, ASCEND, engine="vllm")
     assert found.own.dtype == "float16"
     assert reasons(found)["bfloat16"] == "the descriptor lists no bf16"
-    assert [twin.quantization for twin in found.twins if twin.refusal is None] == ["awq"]
+    assert [twin.quantization for twin in found.twins if not twin.unmeasured] == ["awq"]
     doubts = {twin.quantization: twin.doubts for twin in matched(EMBEDDING, RTX, engine="vllm").twins}
     assert doubts["w8a8"] == ("w8a8 needs sm_75 or newer; the descriptor names no arch",)
 
@@ -144,7 +170,8 @@ def test_parts_of_a_checkpoint_that_differ_are_stored_as_they_say() -> None:
     [
         ("gpt-oss-20b", H100, "vllm", None),
         ("gpt-oss-20b", CPU, "vllm", "mxfp4 with vllm on cpu: no kernels are known"),
-        ("Qwen3-32B-FP8", H100 | {"device": {"arch": "sm_80"}}, "vllm", "its kernels need sm_89, this is sm_80"),
+        ("Qwen3-32B-FP8", H100 | {"device": {"arch": "sm_80"}}, "vllm", None),
+        ("Qwen3-32B-FP8", H100 | {"device": {"arch": "sm_70"}}, "vllm", "its kernels need sm_75, this is sm_70"),
         ("Qwen3-32B-FP8", CPU, "bundled", "fp8 with bundled on cpu: no kernels are known"),
     ],
 )
@@ -178,8 +205,9 @@ def test_fp8_is_doubted_only_on_an_architecture_that_lacks_it(name: str, arch: s
 def test_a_checkpoint_that_the_table_of_a_device_lacks_is_doubted_with_what_the_table_has() -> None:
     document = H100 | {"device_type": "amd", "device": {"arch": "gfx942"}}
     doubts = matched(replace(QWEN3_8B, quantization="nvfp4"), document, engine="vllm").own.doubts
-    reason, known = "no kernels are known, the engine may refuse it", "fp8, w8a8, awq, gptq, w4a16, mxfp4"
-    assert doubts == (f"nvfp4 with vllm on amd: {reason}; known there are {known}",)
+    reason, known = "no kernels are known, the engine may refuse it", "fp8, w8a8, awq, gptq, w4a16, mxfp4, "
+    assert len(doubts) == 1
+    assert doubts[0].startswith(f"nvfp4 with vllm on amd: {reason}; known there are {known}")
 
 
 def test_on_the_ascend_document_too_the_bundled_runtime_says_why_nothing_is_quantized_at_load() -> None:

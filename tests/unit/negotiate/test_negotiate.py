@@ -55,10 +55,11 @@ def test_ascend_version_1_document_golden() -> None:
         "max_model_len": 32768,
     }
     assert found.requires == ("an AWQ checkpoint of Qwen3-Embedding-0.6B",)
-    assert found.budget.weights_bytes == pytest.approx(440_401_920 * 4.15625 / 8 + 155_374_592 * 2, rel=1e-6)
+    rope = 32_768 * 128 * 2
+    assert found.budget.weights_bytes == pytest.approx(440_401_920 * 4.15625 / 8 + 155_374_592 * 2 + rope, rel=1e-6)
     assert (found.alternatives[0].change, found.alternatives[0].verdict) == ("--quantization none", "unknown")
     assert found.alternatives[0].budget is not None
-    assert found.alternatives[0].budget.weights_bytes == 2 * 595_776_512
+    assert found.alternatives[0].budget.weights_bytes == 2 * 595_776_512 + rope
     assert any("4378" in warning for warning in found.warnings)
     assert sum("suspect: unit?" in warning for warning in found.warnings) == 2
     assert rejections(found, "quantization")["ascend"] == "the descriptor lists no int8"

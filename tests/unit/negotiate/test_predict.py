@@ -65,7 +65,7 @@ def test_a_single_token_is_bound_by_the_bytes_it_reads() -> None:
     assert found.prompt_s(1) == pytest.approx(2 * 28 * 15_728_640 / (0.9 * 0.65 * 34e9), rel=0.01)
 
 
-BESIDE = 36 * 45e-6 + 1e-3
+BESIDE = 36 * 55e-6 + 0.9e-3
 """Seconds of a step of Qwen3-8B with vLLM that are neither arithmetic nor reading."""
 
 
@@ -73,7 +73,7 @@ def test_a_decode_step_reads_the_weights_once_and_every_cache() -> None:
     found = roofline(QWEN3_8B, H100, concurrency=2)
     weights = 2 * (8_190_735_360 - 151_936 * 4096 - 36 * (2 * 4096 + 256) - 4096)
     cache = 2 * (512 + 64) * 147_456
-    assert found.step_s() == pytest.approx((weights + cache) / (0.9 * 0.86 * 3000e9) + BESIDE, rel=0.001)
+    assert found.step_s() == pytest.approx((weights + cache) / (0.9 * 0.9 * 3000e9) + BESIDE, rel=0.001)
 
 
 def test_a_stated_rate_counts_for_less_than_a_measured_one() -> None:
@@ -88,15 +88,15 @@ def test_time_per_token_and_to_the_first_grow_with_what_the_others_ask() -> None
     alone, many = (roofline(QWEN3_8B, H100, concurrency=count) for count in (1, 21))
     prompt = many.prompt_s()
     assert many.tpot_s() == pytest.approx(many.step_s() + 0.25 * 20 * prompt / 128)
-    assert many.ttft_s() == pytest.approx(0.01 + many.step_s() + 2 * prompt)
+    assert many.ttft_s() == pytest.approx(0.025 + many.step_s() + 2 * prompt)
     assert alone.tpot_s() == pytest.approx(alone.step_s())
-    assert alone.ttft_s() == pytest.approx(0.01 + alone.prompt_s())
+    assert alone.ttft_s() == pytest.approx(0.025 + alone.prompt_s())
 
 
 def test_experts_fill_their_matrices_with_many_rows_only() -> None:
     found = roofline(QWEN3_30B_A3B, H100)
     few, many = (found.prompt_s(rows) for rows in (256, 8192))
-    assert few / many > 3
+    assert few / many > 1.2
 
 
 def test_a_faster_card_is_never_predicted_slower() -> None:
@@ -167,7 +167,7 @@ def test_what_cannot_be_believed_or_does_not_run_is_not_predicted(
 def test_each_rank_reads_its_part_of_weights_and_cache() -> None:
     bus = H100 | {"device": {"arch": "sm_90"}, "dma": {"peer_gb_s": 1e12}}
     one, two = (roofline(QWEN3_8B, bus, concurrency=2, pins={"tensor_parallel_size": ranks}) for ranks in (1, 2))
-    sums = 2 * 36 * 5.5e-6
+    sums = 2 * 36 * 4e-6
     assert two.step_s() - BESIDE - sums == pytest.approx((one.step_s() - BESIDE) / 2, rel=0.001)
 
 
@@ -175,7 +175,7 @@ def test_ranks_sum_hidden_states_twice_a_layer_over_their_link() -> None:
     fast = roofline(QWEN3_8B, H100, concurrency=2, pins={"tensor_parallel_size": 4})
     slow = roofline(QWEN3_8B, H100 | {"device": {"arch": "sm_89"}}, concurrency=2, pins={"tensor_parallel_size": 4})
     sent = 2 * 3 / 4 * 2 * 4096 * 2
-    difference = sent / 20e9 + 20e-6 - sent / 312e9 - 5.5e-6
+    difference = sent / 20e9 + 20e-6 - sent / 400e9 - 4e-6
     assert slow.step_s() - fast.step_s() == pytest.approx(2 * 36 * difference)
 
 
@@ -183,7 +183,7 @@ def test_the_cache_is_read_in_its_own_format() -> None:
     wide, narrow = (
         roofline(QWEN3_8B, H100, concurrency=2, pins={"kv_cache_dtype": word}) for word in ("bfloat16", "fp8")
     )
-    assert wide.step_s() - narrow.step_s() == pytest.approx((512 + 64) * 147_456 / (0.9 * 0.86 * 3000e9))
+    assert wide.step_s() - narrow.step_s() == pytest.approx((512 + 64) * 147_456 / (0.9 * 0.9 * 3000e9))
 
 
 def test_the_bytes_of_a_cached_token_are_those_of_the_cache_format() -> None:
@@ -194,9 +194,9 @@ def test_the_bytes_of_a_cached_token_are_those_of_the_cache_format() -> None:
 def test_the_link_of_ranks_is_named_with_its_source() -> None:
     pins = {"tensor_parallel_size": 2}
     assumed = config(QWEN3_8B, H100, engine="vllm", pins=pins).predicted.method
-    assert "on each of 2 ranks, whose sums go at 312 GB/s and 5.5 us each (fit to H200 SXM runs" in assumed
+    assert "on each of 2 ranks, whose sums go at 400 GB/s and 4 us each (fit to H200 SXM runs" in assumed
     stated = config(QWEN3_8B, H100 | {"dma": {"peer_gb_s": 50}}, engine="vllm", pins=pins).predicted.method
-    assert "at 50 GB/s and 5.5 us each (the descriptor's peer_gb_s)" in stated
+    assert "at 50 GB/s and 4 us each (the descriptor's peer_gb_s)" in stated
     assert "ranks" not in config(QWEN3_8B, H100, engine="vllm").predicted.method
 
 

@@ -37,7 +37,7 @@ def ways(found: Selection) -> list[Alternative]:
 def test_a_quantized_twin_wins_when_it_is_fast_enough_and_names_its_checkpoint() -> None:
     found = selection(EMBEDDING, ASCEND, engine="vllm")
     assert quantization(found) == "awq"
-    assert "2.00 times as fast" in found.rule
+    assert "1.88 times as fast on this workload, --objective throughput of 32 x (512 + 0) tokens" in found.rule
     assert found.chosen.candidate.requires == ("an AWQ checkpoint of Qwen3-Embedding-0.6B",)
     assert methods(found)["none"] == found.rule
 
@@ -46,7 +46,10 @@ def test_a_gain_under_the_threshold_is_not_worth_another_checkpoint() -> None:
     document = ASCEND | {"compute_units": {"fp16": {"throughput_gflops": 128}, "int4": {"throughput_gflops": 160}}}
     found = selection(EMBEDDING, document, engine="vllm")
     assert quantization(found) == "none"
-    assert "1.25 times as fast on this workload: under the 1.3" in methods(found)["awq"]
+    assert (
+        "1.23 times as fast on this workload, --objective throughput of 32 x (512 + 0) tokens: under the 1.3"
+        in methods(found)["awq"]
+    )
 
 
 def test_of_two_twins_with_one_rate_the_first_of_the_table_wins() -> None:
@@ -73,11 +76,45 @@ def test_a_twin_that_boots_wins_over_a_checkpoint_that_does_not_whatever_its_spe
     assert ways(found)[0].verdict == "oom"
 
 
-def test_memory_first_takes_the_smallest_that_the_descriptor_knows() -> None:
-    units = {"fp16": 100.0, "int8": 90.0, "int4": 80.0}
-    document = RTX | {"compute_units": {word: {"throughput_gflops": rate} for word, rate in units.items()}}
-    assert quantization(selection(QWEN3_8B, document, engine="vllm")) == "none"
-    assert quantization(selection(QWEN3_8B, document, engine="vllm", objective="memory")) == "w4a16"
+def test_each_objective_changes_the_choice_for_a_stated_reason() -> None:
+    units = {"fp16": 100.0, "int8": 170.0, "int4": 110.0}
+    document = RTX | {"compute_units": {word: {"throughput_gflops": 1000 * rate} for word, rate in units.items()}}
+    rules = {}
+    for objective, method in (("throughput", "w8a8"), ("latency", "awq"), ("memory", "awq")):
+        found = selection(
+            QWEN3_8B,
+            document,
+            engine="vllm",
+            objective=objective,
+            input_len=2048,
+            output_len=40,
+            device_memory_bytes=40 * GIB,
+        )
+        assert quantization(found) == method, objective
+        rules[objective] = found.rule
+    assert "--objective throughput of 32 x (2048 + 40) tokens" in rules["throughput"]
+    assert "--objective latency of 1 x (2048 + 40) tokens" in rules["latency"]
+    assert rules["memory"].startswith("--objective memory: 5.69 GiB of weights instead of 15.27 GiB")
+
+
+def test_among_sizes_that_differ_by_little_the_first_of_the_table_wins() -> None:
+    found = selection(QWEN3_8B, RTX, engine="vllm", objective="memory", device_memory_bytes=40 * GIB)
+    assert quantization(found) == "awq"
+    assert methods(found)["w4a16"] == "no better than awq"
+
+
+def test_a_format_whose_speed_is_not_measured_is_taken_for_its_size_alone() -> None:
+    roomy, tight = (selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=size * GIB) for size in (40, 12))
+    assert quantization(roomy) == "none"
+    assert methods(roomy)["awq"].startswith("the descriptor lists no int4")
+    assert quantization(tight) == "awq"
+    assert tight.rule == "none does not fit: oom"
+
+
+def test_a_measured_format_that_fits_goes_before_a_smaller_one_that_is_not_measured() -> None:
+    document = H100 | {"compute_units": H100["compute_units"] | {"fp8_e4m3": {"throughput_gflops": 1_500_000}}}
+    assert quantization(selection(QWEN3_8B, document, engine="vllm", device_memory_bytes=15 * GIB)) == "fp8"
+    assert quantization(selection(QWEN3_8B, document, engine="vllm", device_memory_bytes=9 * GIB)) == "awq"
 
 
 def test_the_checkpoints_own_format_is_the_first_alternative_with_its_own_budget() -> None:

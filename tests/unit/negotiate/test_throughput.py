@@ -50,7 +50,7 @@ def test_four_of_five_published_speeds_of_cells_that_were_held_out_lie_in_the_ba
     found = list(script.points(list(script.questions(CASES))))
     sys.stdout.write("\n".join(["", *script.report(found), ""]))
     held_out = [point for point in found if not point.is_fitted]
-    for metric, most in (("speed", 0.3), ("tpot", 0.2), ("ttft", 0.35)):
+    for metric, most in (("speed", 0.5), ("tpot", 0.2), ("ttft", 0.35)):
         rows = [point for point in held_out if point.metric == metric]
         assert len(rows) > 20
         assert script.share_inside(rows) >= 0.8, metric
