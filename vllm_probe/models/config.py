@@ -5,7 +5,7 @@ from vllm_probe.core.model import ModelSpec, MoeShape
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
 from vllm_probe.models.facts import MAX_LAYERS, Facts
-from vllm_probe.models.quantization import read_quantization
+from vllm_probe.models.quantization import quantized
 from vllm_probe.models.vision import tower_parameters
 
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -125,8 +125,7 @@ def parse_config(
     rope = facts.part("rope_parameters", "rope_scaling")
     rope = rope.part("full_attention") if "full_attention" in rope.values else rope
     eos = (*facts.ids("eos_token_id"), *Facts(generation, source).ids("eos_token_id"))
-    quantization, quantized_parts = read_quantization(facts)
-    return ModelSpec(
+    spec = ModelSpec(
         name=name,
         architecture=architecture,
         model_type=facts.word("model_type"),
@@ -160,14 +159,13 @@ def parse_config(
         mla=mla,
         linear=read_linear(facts),
         attention_groups=() if encodes else read_groups(facts),
-        quantization=quantization,
-        quantized_parts=quantized_parts,
         pooling=("cls" if encodes else "last") if embeds else None,
         normalizes=embeds,
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
         vision_parameters=tower_parameters(architecture, facts),
         source=source,
     )
+    return quantized(spec, facts)
 
 
 def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[Facts, set[str], str]:

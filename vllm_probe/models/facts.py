@@ -3,7 +3,7 @@
 from vllm_probe.core.errors import InvalidModel
 from vllm_probe.core.values import JsonValue
 
-MAX_LAYERS = 4096
+MAX_LAYERS = 1024
 _LIMIT = 1 << 32
 
 

@@ -13,7 +13,7 @@ from vllm_probe.models.config import parse_config
 from vllm_probe.models.facts import Facts
 from vllm_probe.models.files import mode_of, read_value
 from vllm_probe.models.safetensors import TensorInfo, read_header
-from vllm_probe.models.weights import HeaderReader, is_partial, loaded_tensors, read_tensors
+from vllm_probe.models.weights import HeaderReader, is_partial, loaded_tensors, read_tensors, stored_bits
 
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
@@ -22,7 +22,9 @@ _NESTED = {"qwen3"}  # the model cards of Qwen3-Embedding say so, their configs 
 _SUBFOLDER = re.compile(r"[\w-]{0,100}")
 
 
-def read_folder(path: Path, header_of: HeaderReader = read_header, *, whole: bool = True) -> ModelSpec:
+def read_folder(
+    path: Path, header_of: HeaderReader = read_header, *, whole: bool = True, with_weights: bool = True
+) -> ModelSpec:
     """The model in the folder at `path`, named after the folder; its weight bytes are exact.
 
     sentence-transformers files, where there are any, decide pooling, normalisation, prompts and the longest input.
@@ -32,6 +34,7 @@ def read_folder(path: Path, header_of: HeaderReader = read_header, *, whole: boo
         path: folder with config.json.
         header_of: where the headers of its weight files come from.
         whole: missing shards are an error; otherwise a folder that lacks some counts as one without weights.
+        with_weights: its weight files are looked at; otherwise it counts as a folder without weights.
 
     Raises:
         UnreadableFile: no such folder, or a file in it cannot be read.
@@ -51,10 +54,11 @@ def read_folder(path: Path, header_of: HeaderReader = read_header, *, whole: boo
     config = read_value(root / "config.json", dict)
     if config is None:
         raise InvalidModel(f"{root} has no config.json", hint="give the folder of a Hugging Face model")
-    tensors = read_tensors(root, header_of) if whole or not is_partial(root) else {}
+    header_of = header_of if with_weights else _no_header
+    tensors = read_tensors(root, header_of) if with_weights and (whole or not is_partial(root)) else {}
     dense = _read_dense(path, kinds, header_of)
     spec = parse_config(
-        config,
+        _with_quantization(config, root),
         name=path.resolve().name,
         source=str(root / "config.json"),
         generation=read_value(root / "generation_config.json", dict),
@@ -68,6 +72,18 @@ def read_folder(path: Path, header_of: HeaderReader = read_header, *, whole: boo
     return _weighed(spec, root, tensors, [tensor for _, found in dense for tensor in found]) if tensors else spec
 
 
+def _no_header(_: Path) -> dict[str, TensorInfo]:
+    return {}
+
+
+def _with_quantization(config: dict[str, Any], root: Path) -> dict[str, Any]:
+    """`config` with what older releases of ModelOpt wrote into a file of its own."""
+    beside = (read_value(root / "hf_quant_config.json", dict) or {}).get("quantization")
+    if not isinstance(beside, dict) or "quantization_config" in config:
+        return config
+    return config | {"quantization_config": beside | {"quant_method": "modelopt"}}
+
+
 def _read_dense(path: Path, kinds: dict[str, str], header_of: HeaderReader) -> list[tuple[int, list[TensorInfo]]]:
     """Output width and tensors of each linear behind pooling, in order."""
     folders = [path / folder for kind, folder in kinds.items() if kind.startswith("Dense")]
@@ -79,12 +95,15 @@ def _read_dense(path: Path, kinds: dict[str, str], header_of: HeaderReader) -> l
 
 
 def _weighed(spec: ModelSpec, root: Path, tensors: dict[str, TensorInfo], behind: list[TensorInfo]) -> ModelSpec:
-    loaded = [*loaded_tensors(tensors, spec).values(), *behind]
+    kept = loaded_tensors(tensors, spec)
+    loaded = [*kept.values(), *behind]
     count = sum(tensor.num_elements for tensor in loaded)
+    is_packed = spec.quantization != "none"
     return replace(
         spec,
         weight_bytes=sum(tensor.nbytes for tensor in loaded),
-        num_parameters=count if count and spec.quantization == "none" else None,
+        num_parameters=count if count and not is_packed else None,
+        stored_bits=spec.stored_bits | (stored_bits(kept, spec) if is_packed else {}),
         weights_path=str(root.resolve()),
         source=f"{spec.source} and safetensors headers",
     )

@@ -1,61 +1,65 @@
-"""The quantization of a checkpoint, from `quantization_config`, in the words of `ModelSpec`."""
+"""The quantization of a checkpoint, from its config, in the words of `ModelSpec`."""
 
-import re
+from collections import Counter, defaultdict
+from dataclasses import replace
 
+from vllm_probe.core.model import ModelSpec
 from vllm_probe.models.facts import Facts
+from vllm_probe.models.modules import modules
+from vllm_probe.models.schemes import Plan, Scheme, plan_of
 
-_PARTS = {"lm_head": "lm_head", ".experts": "experts", "attn.": "attention", "mlp.": "feed_forward"}
-_ATTENTION = re.compile(r"self_attn\W*$")
-_FP4_EXPERTS = "mxfp4"  # scales of one byte for 32 weights (vLLM's deepseek_v4_fp8)
+_USUAL = {"fp8": 8.0, "w8a8": 8.0, "w8a16": 8.0, "awq": 4.15625, "gptq": 4.15625, "w4a16": 4.125, "nvfp4": 4.5}
+_USUAL |= {"mxfp4": 4.25}
+"""Bits of a weight, scales included, that a word stands for where `ModelSpec.stored_bits` says nothing."""
+
+_TOLERANCE = 0.02
+_ORDER = ("experts", "feed_forward", "attention")
 
 
-def read_quantization(facts: Facts) -> tuple[str, dict[str, str]]:
-    """The method of the linears, and that of each part that differs.
+def quantized(spec: ModelSpec, facts: Facts) -> ModelSpec:
+    """`spec` with the method of `facts`, and what its parts differ in: method, or bits where some weights are left.
 
-    compressed-tensors and ModelOpt say the format in their own fields; ModelOpt's mixed precision lists every layer.
+    A checkpoint of several methods is named after its experts or its feed-forward, most of the weights.
+
+    Raises:
+        InvalidModel: a list of exceptions that cannot be compared.
     """
-    config = facts.part("quantization_config")
-    mixed = config.part("quantized_layers").values
-    if mixed:
-        return _mixed(mixed)
-    parts = {}
-    if _leaves_attention(facts, config):
-        parts["attention"] = "none"
-    if facts.word("expert_dtype") == "fp4":
-        parts["experts"] = _FP4_EXPERTS
-    return _method(config), parts
+    plan = plan_of(facts, spec)
+    if plan is None:
+        return spec
+    found: defaultdict[str, Counter[Scheme | None]] = defaultdict(Counter)
+    kinds = facts.items("layer_types")
+    linear = {layer for layer, kind in enumerate(kinds) if kind == "linear_attention"}
+    for module in modules(spec, linear):
+        found[module.part][plan.scheme_of(module)] += module.weights
+    words = {part: _most(weights) for part, weights in found.items()}
+    main = _main(plan, words)
+    parts = {part: word for part, word in words.items() if word != main}
+    parts |= {"lm_head": plan.head.word} if plan.head else {}
+    plain = 32 if spec.dtype == "float32" else 16
+    means = {part: _mean(weights, plain) for part, weights in found.items() if words[part] != "none"}
+    bits = {part: mean for part, mean in means.items() if mean and _differs(mean, _USUAL.get(words[part]))}
+    return replace(spec, quantization=main, quantized_parts=parts, stored_bits=bits)
 
 
-def _method(config: Facts) -> str:
-    method = config.word("quant_method", default="none").lower().removesuffix("_marlin")
-    if method == "compressed-tensors":
-        groups = config.part("config_groups")
-        group = groups.part(*groups.values)
-        weights = group.part("weights")
-        int8 = "w8a8" if group.part("input_activations").values else "w8a16"
-        forms = {"float8": "fp8", "int8": int8, "int4": "w4a16", "float4": "nvfp4"}
-        return forms.get(f"{weights.word('type')}{weights.values.get('num_bits')}", method)
-    return _algorithm(config.word("quant_algo", default=method)) if method == "modelopt" else method
+def _main(plan: Plan, words: dict[str, str]) -> str:
+    if plan.default and (plan.default.word in words.values() or not set(words.values()) - {"none"}):
+        return plan.default.word
+    return next((words[part] for part in _ORDER if words.get(part, "none") != "none"), "none")
 
 
-def _algorithm(word: str) -> str:
-    return "nvfp4" if word.lower().endswith("nvfp4") else word.lower()
+def _most(weights: Counter[Scheme | None]) -> str:
+    """The method of most weights that have one."""
+    return next((scheme.word for scheme, _ in weights.most_common() if scheme), "none")
 
 
-def _mixed(layers: dict[str, object]) -> tuple[str, dict[str, str]]:
-    """One method for each part, that of its first layer; the feed-forward, most of the weights, names the whole."""
-    found = {"attention": "none"}
-    for name, layer in layers.items():
-        part = next((part for mark, part in _PARTS.items() if mark in name), None)
-        if part and found.get(part, "none") == "none":
-            found[part] = _algorithm(Facts(layer, name).word("quant_algo", default="none"))
-    main = found.get("experts") or found.get("feed_forward") or found["attention"]
-    return main, {part: method for part, method in found.items() if method != main or part == "lm_head"}
+def _mean(weights: Counter[Scheme | None], plain: int) -> float | None:
+    """Bits of a weight on average, null where those of a method are unknown."""
+    bits = {scheme: scheme.bits if scheme else plain for scheme in weights}
+    if not all(bits.values()):
+        return None
+    return sum((bits[scheme] or 0) * count for scheme, count in weights.items()) / weights.total()
 
 
-def _leaves_attention(facts: Facts, config: Facts) -> bool:
-    """Whether a list of exceptions names the attention of every layer."""
-    left = config.items("modules_to_not_convert", "ignore", "exclude_modules")
-    named = {name for name in left if isinstance(name, str) and _ATTENTION.search(name)}
-    whole = any(not re.search(r"\d", name) for name in named)
-    return whole or len(named) >= facts.count("num_hidden_layers")
+def _differs(bits: float, usual: float | None) -> bool:
+    return usual is None or abs(bits / usual - 1) > _TOLERANCE

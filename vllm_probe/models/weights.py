@@ -1,6 +1,7 @@
 """Which tensors of a model folder are loaded, from safetensors headers alone."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -8,6 +9,7 @@ from typing import TypeAlias
 from vllm_probe.core.errors import InvalidModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.models.files import mode_of, read_value
+from vllm_probe.models.modules import modules
 from vllm_probe.models.safetensors import TensorInfo, read_header
 
 HeaderReader: TypeAlias = Callable[[Path], dict[str, TensorInfo]]
@@ -20,6 +22,14 @@ _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
 _UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq)$|^mtp\.")
 _ENCODER_HEAD = re.compile(r"^(?:(?:bert|roberta)\.)?pooler\.|^(?:cls|lm_head|classifier)\.")
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.")
+_PARTS = (
+    ("experts", re.compile(r"\.experts\.")),
+    ("attention", re.compile(r"\.(?:self_attn|linear_attn|attention|attn)\.")),
+    ("feed_forward", re.compile(r"\.(?:mlp|feed_forward|shared_experts?)\.")),
+    ("lm_head", re.compile(r"^lm_head\.")),
+)
+_BESIDE = re.compile(r"norm|\.bias$|\.sinks$|\.(?:gate|router|shared_expert_gate)\.|\.conv1d\.|A_log$|dt_bias$|indexer")
+_MOST_BITS = 33  # fp32 and a scale
 _EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|word_embeddings)\.weight$")
 
 
@@ -102,6 +112,24 @@ def loaded_tensors(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str,
                 hint="config.json and the weights belong to different models",
             )
     return {name: tensor for name, tensor in tensors.items() if _is_loaded(name, spec)}
+
+
+def stored_bits(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str, float]:
+    """Bits of a weight in each part of `spec`, scales and zero points included, from its loaded `tensors`.
+
+    A part whose tensors are named in another way than transformers names them is left out.
+    """
+    nbytes, weights = Counter[str](), Counter[str]()
+    for name, tensor in tensors.items():
+        part = next((part for part, pattern in _PARTS if pattern.search(name)), None)
+        if part and not _BESIDE.search(name):
+            nbytes[part] += tensor.nbytes
+    linear = sum(group.num_layers for group in spec.attention_groups if group.kind == "linear")
+    for module in modules(spec, range(linear)):
+        weights[module.part] += module.weights
+    weights["lm_head"] = spec.vocab_size * spec.hidden_size
+    bits = {part: 8 * nbytes[part] / count for part, count in weights.items()}
+    return {part: found for part, found in bits.items() if 1 <= found <= _MOST_BITS}
 
 
 def _is_loaded(name: str, spec: ModelSpec) -> bool:

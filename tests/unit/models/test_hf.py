@@ -132,6 +132,45 @@ def test_packed_weights_have_bytes_and_no_count_of_parameters(tmp_path: Path) ->
     assert (spec.quantization, spec.weight_bytes, spec.num_parameters, spec.dtype) == ("awq", 32, None, "bfloat16")
 
 
+def awq(place: str, k: int, n: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {
+        f"{place}.qweight": ("I32", (k, n // 8)),
+        f"{place}.qzeros": ("I32", (k // 128, n // 8)),
+        f"{place}.scales": ("F16", (k // 128, n)),
+    }
+
+
+def test_packed_weights_have_the_bits_of_their_tensors_part_by_part(tmp_path: Path) -> None:
+    config = QWEN3 | {"hidden_size": 128, "intermediate_size": 256, "head_dim": 32, "num_hidden_layers": 1}
+    config |= {"quantization_config": {"quant_method": "awq"}, "tie_word_embeddings": False}
+    layer = "model.layers.0"
+    tensors = {
+        "model.embed_tokens.weight": ("F16", (32, 128)),
+        "lm_head.weight": ("F16", (32, 128)),
+        f"{layer}.self_attn.q_norm.weight": ("F32", (32,)),
+        **{
+            f"{layer}.self_attn.{name}_proj.weight": ("F16", (n, 128)) for name, n in (("q", 128), ("k", 64), ("v", 64))
+        },
+        f"{layer}.self_attn.o_proj.weight": ("F16", (128, 128)),
+        **awq(f"{layer}.mlp.gate_proj", 128, 256),
+        **awq(f"{layer}.mlp.up_proj", 128, 256),
+        **awq(f"{layer}.mlp.down_proj", 256, 128),
+    }
+    spec = read_folder(write(tmp_path, {"config.json": config, "model.safetensors": safetensors(tensors)}))
+    assert spec.stored_bits == {"attention": 16, "feed_forward": 4.15625, "lm_head": 16}
+
+
+def test_what_an_older_modelopt_wrote_into_its_own_file_counts(tmp_path: Path) -> None:
+    beside = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "*self_attn*"]}}
+    write(tmp_path, {"config.json": QWEN3, "hf_quant_config.json": beside})
+    spec = read_folder(tmp_path)
+    assert (spec.quantization, spec.quantized_parts) == ("nvfp4", {"attention": "none"})
+    write(tmp_path, {"config.json": QWEN3 | {"quantization_config": {"quant_method": "fp8"}}})
+    assert read_folder(tmp_path).quantization == "fp8"
+    write(tmp_path, {"config.json": QWEN3, "hf_quant_config.json": {"quantization": 3}})
+    assert read_folder(tmp_path).quantization == "none"
+
+
 def test_pickled_weights_are_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(WeightsUnavailable, match=r"pytorch_model\.bin.*pickle is not read") as caught:
         read_folder(write(tmp_path, {"config.json": BERT, "pytorch_model.bin": b"\x80\x02"}))

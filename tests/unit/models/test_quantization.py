@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.unit.models.folders import DEEPSEEK_V4, GPT_OSS, QWEN3
-from vllm_probe.models.facts import Facts
-from vllm_probe.models.quantization import read_quantization
+from vllm_probe.models.config import parse_config
 
 
 def read(config: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    return read_quantization(Facts(config, "config.json"))
+    spec = parse_config(config, name="m", source="config.json")
+    return spec.quantization, spec.quantized_parts
 
 
 def group(**parts: object) -> dict[str, object]:
@@ -24,7 +24,6 @@ def group(**parts: object) -> dict[str, object]:
         ({"quant_method": "fp8", "fmt": "e4m3"}, "fp8"),
         ({"quant_method": "awq", "bits": 4}, "awq"),
         ({"quant_method": "gptq_marlin"}, "gptq"),
-        ({"quant_method": "mxfp4"}, "mxfp4"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
         (group(weights={"num_bits": 8, "type": "int"}, input_activations={"num_bits": 8}), "w8a8"),
         (group(weights={"num_bits": 8, "type": "int"}, input_activations=None), "w8a16"),
@@ -66,8 +65,8 @@ def test_mixed_precision_is_named_after_the_feed_forward() -> None:
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
-        ({"model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"}}, ("nvfp4", {"attention": "none"})),
-        ({"model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}}, ("fp8", {})),
+        ({"model.layers.0.mlp.up_proj": {"quant_algo": "NVFP4"}}, ("nvfp4", {"attention": "none"})),
+        ({"model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}}, ("fp8", {"feed_forward": "none"})),
         ({"model.layers.0.mlp.up_proj": 3}, ("none", {})),
     ],
 )
