@@ -42,7 +42,8 @@ _FILE_SUFFIXES = (".gguf", _ONNX, ".safetensors", ".bin", ".json")
 def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelSpec:
     """The model that `name` stands for: a path, else the hub's cache, an installed package, the catalogue, the hub.
 
-    A path is that of a Hugging Face folder, of a GGUF or ONNX file, or of a folder with one GGUF model and no other weights.
+    A path is that of a Hugging Face folder, of a GGUF or ONNX file, or of a folder with one GGUF model and no other
+    weights.
     The first three may have weights. With `for_serving` the hub must have them where they do not; nothing is
     downloaded here. `HF_HUB_OFFLINE` leaves the hub out.
 
@@ -192,7 +193,7 @@ def _shape(name: str, host: Host) -> ModelSpec:
     if "/" in name and name.lower() != (repository or "").lower():
         repository = name
     if reading.quantization not in ("none", spec.quantization):
-        spec = replace(spec, quantization=reading.quantization, quantized_parts={})
+        spec = replace(spec, quantization=reading.quantization, quantized_parts={}, stored_bits={})
     return replace(spec, repository=repository, source=source)
 
 
