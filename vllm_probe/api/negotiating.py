@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vllm_probe.api.checking import checked, read_log, stored_residual
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
 from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, WeightsUnavailable
 
@@ -23,7 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 def negotiate(
-    model: str, host: "Host | None" = None, *, capability: str | None = None, device: str | None = None, **wanted: Any
+    model: str,
+    host: "Host | None" = None,
+    *,
+    capability: str | None = None,
+    device: str | None = None,
+    log: Path | None = None,
+    **wanted: Any,
 ) -> "RuntimeConfig":
     """The runtime config of `model` on a device, with the reason of every value.
 
@@ -32,6 +39,7 @@ def negotiate(
         host: machine to negotiate for, this one by default.
         capability: descriptor to use, a file or a name; else the one that describes the device, else a quick bench.
         device: id, vendor or device type; else the picked one.
+        log: start-up log of vLLM to compare with; what the question leaves open is then as the log says it.
         wanted: fields of `negotiate.request.Request`, such as `concurrency=8` or `pins={"dtype": "float32"}`.
 
     Returns:
@@ -41,7 +49,8 @@ def negotiate(
         UnknownModel, AmbiguousModel, InvalidModel: the model cannot be read.
         HubUnreachable, HubRefused: nothing but the hub can know the model.
         NoDescriptor, MissingExtra: nothing describes the device and it cannot be measured.
-        BadUsage: a pin that means nothing.
+        BadUsage: a pin that means nothing, or a log that is none of vLLM.
+        UnreadableFile: the log cannot be read.
     """
     from vllm_probe.host.fingerprint import make_stamp
     from vllm_probe.models.resolve import resolve_model
@@ -60,6 +69,11 @@ def negotiate(
         wanted = {"device_id": on.id, "threads": on.details.get("threads"), **wanted}
         if document.memory.total_bytes is None and wanted.get("device_memory_bytes") is None:
             wanted["device_memory_bytes"] = on.memory.usable_bytes
+    if log and not family:
+        return _checked(specs[0], log, host, document, stamp, {"capability_name": name, **wanted})
+    if wanted.get("engine") == "vllm":
+        ranks = wanted.get("pins", {}).get("tensor_parallel_size", 1)
+        wanted["residual"] = stored_residual(host, document, wanted.get("engine_version"), ranks)
     request = Request(capability_name=name, **wanted)
     configs = [run(spec, document, request, stamp) for spec in specs]
     if family:
@@ -71,9 +85,23 @@ def negotiate(
     return replace(configs[0], model=_lasting(model)) if request.engine == "bundled" else configs[0]
 
 
+def _checked(
+    spec: "ModelSpec", log: Path, host: "Host", document: "Capability", stamp: "Stamp", wanted: dict[str, Any]
+) -> "RuntimeConfig":
+    """The config of the start that `log` records, with the comparison."""
+    from vllm_probe.negotiate.check import asked_as_logged
+    from vllm_probe.negotiate.negotiate import negotiate as run
+    from vllm_probe.negotiate.request import Request
+
+    found = read_log(log)
+    asked, notes = asked_as_logged(found, spec, document, wanted)
+    config = run(spec, document, Request(**asked), stamp)
+    return checked(config, spec, found, log, host=host, document=document, notes=notes)
+
+
 def _lasting(model: str) -> str:
     """`model` in the form that means the same from every folder."""
-    return str(Path(model).resolve()) if Path(model).is_dir() else model
+    return str(Path(model).resolve()) if Path(model).exists() else model
 
 
 def refusal(config: "RuntimeConfig") -> DoesNotFit | None:

@@ -1,13 +1,13 @@
 """Every expected failure, with its code, its exit code and what the user can do.
 
 ProbeError
-├── AnswerIsNo (1)          does-not-fit, not-valid, device-busy, slower
+├── AnswerIsNo (1)          does-not-fit, not-valid, device-busy, slower, log-differs
 ├── InputError (2)          bad-usage, unreadable-file, invalid-json, schema-violation, unsupported-version,
 │                           unknown-model, ambiguous-model, invalid-model, unknown-name, unwritable-output,
 │                           port-in-use, replay-refused
 ├── Unavailable (3)         device-not-found, device-unavailable, device-hung, command-missing, library-unavailable,
 │                           library-timeout, missing-extra, weights-unavailable, hub-unreachable, hub-refused,
-│                           no-descriptor, unsupported-model, plugin-refused, recording-incomplete
+│                           no-descriptor, no-image, unsupported-model, plugin-refused, recording-incomplete
 ├── Interrupted (130)       interrupted
 └── Bug (101)               internal-error, adapter-out-of-order
 """
@@ -61,6 +61,12 @@ class Slower(AnswerIsNo):
     """A measured value is slower than in the document that it was compared with."""
 
     code = "slower"
+
+
+class LogDiffers(AnswerIsNo):
+    """A start-up log compared with `negotiate --check` is not as predicted."""
+
+    code = "log-differs"
 
 
 class InputError(ProbeError):
@@ -228,6 +234,12 @@ class NoDescriptor(Unavailable):
     """No capability document for the device was found and none can be measured here."""
 
     code = "no-descriptor"
+
+
+class NoImage(Unavailable):
+    """No container image is known that has the engine for this vendor's devices."""
+
+    code = "no-image"
 
 
 class UnsupportedModel(Unavailable):

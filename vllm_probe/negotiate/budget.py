@@ -77,7 +77,8 @@ def _non_torch(case: Case) -> int:
     processes, rules = by_device(case.engine["non_torch_by_device"], case.device_type), case.law["non_torch_gib"]
     arch, linked = case.capability.device.arch, case.engine.get("linked_archs", ())
     ranks = "linked_ranks" if (arch is None or arch in linked) and "linked_ranks" in rules else "ranks"
-    return _gib(processes.get("gib", rules["one_rank" if case.ranks == 1 else ranks]))
+    law = _gib(processes.get("gib", rules["one_rank" if case.ranks == 1 else ranks]))
+    return max(0, law + (case.request.residual.residual_bytes if case.request.residual else 0))
 
 
 def layout_of(case: Case, shape: Shape, stage: Stage) -> Layout:

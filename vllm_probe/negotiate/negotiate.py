@@ -17,7 +17,7 @@ from vllm_probe.negotiate.predict import predict
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.select import Selection, alternatives, choose
 
-_OPEN = ("unknown", "decisions")
+_OPEN = ("unknown", "decisions", "checks")
 
 
 def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: Stamp) -> RuntimeConfig:
@@ -42,7 +42,7 @@ def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: 
         model=spec.weights_path or spec.repository or spec.name,
         task=spec.task,
         **record.values,
-        requires=chosen.candidate.requires,
+        requires=chosen.candidate.requires or ((spec.needs,) if spec.needs else ()),
         budget=chosen.budget,
         predicted=predict(case, chosen.candidate, chosen.shape, chosen.budget.verdict),
         decisions=tuple(record.decisions),
@@ -75,9 +75,11 @@ def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
     doubt = case.rates.doubts(_compared(selection))
     found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
+    found += [f"{name} of {case.spec.name}: {reason}" for name, reason in case.spec.unknown.items()]
+    found += [case.request.residual.sentence] if case.request.residual else []
     if case.spec.weight_bytes is None and case.spec.num_parameters is None:
         found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
-    if case.request.engine == "vllm" and not (case.spec.weights_path or case.spec.repository):
+    if case.request.engine == "vllm" and not (case.spec.weights_path or case.spec.repository or case.spec.needs):
         found.append(f"{case.spec.name} is assumed to exist: give its repository (organisation/name) or folder to vLLM")
     if processes := by_device(case.engine["non_torch_by_device"], case.device_type):
         found.append(f"memory of the engine's processes: {processes['source']}")

@@ -9,6 +9,7 @@ from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import ENGINE_DTYPES, Bytes, Count, Engine, JsonValue, Natural, Objective, Rate
 from vllm_probe.negotiate.laws import table
+from vllm_probe.negotiate.residual import Residual
 
 _DTYPES = {**{word: word for word in ENGINE_DTYPES.values()}, **ENGINE_DTYPES, "half": "float16", "float": "float32"}
 _KV_DTYPES = (*ENGINE_DTYPES.values(), *ENGINE_DTYPES, "fp8", "fp8_e4m3", "fp8_e5m2")
@@ -30,6 +31,7 @@ class Request:
         capability_name: name or path of the descriptor, for the record.
         threads: CPU threads that this process may use, null when not known.
         measured_tokens_per_s: speed that this config reached under this workload, which the prediction is scaled to.
+        residual: correction of the memory law that a start-up log showed, null without one.
         pins: parameter by vLLM's option name with `_`, as the user gave it.
     """
 
@@ -44,6 +46,7 @@ class Request:
     capability_name: str = "descriptor"
     threads: Count | None = None
     measured_tokens_per_s: Rate | None = None
+    residual: Residual | None = None
     pins: Mapping[str, JsonValue] = field(default_factory=dict)
 
 

@@ -89,11 +89,18 @@ def negotiate(
         typer.Option(metavar="FILE", help="Save the config there.", show_default="runtime.json; none with --json"),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print how each value was decided, as a tree.")] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option(metavar="LOG", help="Compare a start-up log of vLLM with the prediction.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Turns what a device can do into a runtime config for a model, with a reason for each value.
 
     Exits with 1 when the model cannot boot, with the bytes it needs and what could.
+
+    With --check, what the options leave open is as the log says it. Exits with 1 when a line is not as predicted; what
+    the log showed is kept for later predictions of that version and device.
     """
     from vllm_probe import api
     from vllm_probe.core.errors import BadUsage
@@ -105,7 +112,9 @@ def negotiate(
     wanted = target or model
     if wanted is None:
         raise BadUsage("no model is given", hint="give its name or folder, as MODEL or with --model")
-    saved = output or (None if as_json else Path("runtime.json"))
+    if check and engine == "bundled":
+        raise BadUsage("--check compares with vLLM, --engine is bundled", hint="leave --engine out, or give vllm")
+    saved = output or (None if as_json or check else Path("runtime.json"))
     if saved:
         require_writable(saved)
     given = ctx.params | {"kv_cache_memory_bytes": kv_cache_memory_bytes and parse_size(kv_cache_memory_bytes)}
@@ -115,7 +124,8 @@ def negotiate(
         capability=capability,
         device=device,
         device_memory_bytes=parse_size(device_memory) if device_memory else None,
-        engine=engine or "bundled",
+        log=check,
+        engine=engine or ("vllm" if check else "bundled"),
         engine_version=engine_version,
         objective=objective or "throughput",
         concurrency=concurrency,
@@ -123,11 +133,11 @@ def negotiate(
         output_len=output_len,
         pins={name: value for name in PINS if (value := given[name]) is not None and value is not False},
     )
-    refused = api.refusal(config)
-    renderer = "explanation" if explain else "config"
+    refused = api.disagreement(config) if check else api.refusal(config)
+    renderer = "check" if check else "explanation" if explain else "config"
     ctx.obj.emit(config, as_json=as_json, renderer=renderer, output=None if refused else saved)
     if refused:
         raise refused
-    if saved:
+    if saved and check is None:
         ctx.obj.say(f"saved {saved}; {api.next_step(config, saved, ctx.obj.host)}")
     return 0

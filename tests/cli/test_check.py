@@ -1,0 +1,61 @@
+"""`negotiate --check`: a log beside the prediction, and what is kept of it."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.unit.negotiate.test_check import KV, START
+
+ASK = ("negotiate", "Qwen3-8B", "--capability", "h100-sxm-80gb", "--check", "vllm.log")
+KEPT = ".local/state/vllm-probe/residuals/vllm-0.19-nvidia-h100-sxm-80gb-tp1.json"
+
+
+def test_a_log_as_predicted_ends_with_0_and_its_residual_is_private(cli: Cli, tmp_path: Path) -> None:
+    Path("vllm.log").write_text(START)
+    ended = cli(*ASK, width=120, plugins="cpu,nvidia")
+    assert ended.code == 0, ended
+    assert "vllm.log: boots, boots predicted; as predicted" in ended.out
+    assert not Path("runtime.json").exists()
+    kept = tmp_path / "home" / KEPT
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_a_later_prediction_for_that_version_and_device_uses_and_says_it(cli: Cli) -> None:
+    Path("vllm.log").write_text(START.replace(KV, "Available KV cache memory: 56.3 GiB"))
+    assert cli(*ASK, plugins="cpu,nvidia").code == 1
+    ask = ("negotiate", "Qwen3-8B", "--capability", "h100-sxm-80gb", "--engine", "vllm", "--json", "--engine-version")
+    same, other = (cli(*ask, version, plugins="cpu,nvidia").json() for version in ("0.19.2", "0.18"))
+    assert "the memory law of vLLM 0.19.0 is corrected by +1.20 GiB" in str(same["warnings"])
+    assert "corrected" not in str(other["warnings"])
+    assert same["budget"]["non_torch_bytes"] - other["budget"]["non_torch_bytes"] > 1 << 30
+
+
+def test_a_log_that_differs_ends_with_1_and_is_printed_whole(cli: Cli) -> None:
+    Path("vllm.log").write_text(START.replace("15.27 GiB", "17.27 GiB"))
+    ended = cli(*ASK, "--json", plugins="cpu,nvidia")
+    assert (ended.code, ended.error) == (1, "log-differs")
+    figures = ended.json()["checks"][0]["figures"]
+    assert [figure["quantity"] for figure in figures if not figure["is_within"]] == ["weights_bytes"]
+
+
+def test_a_log_that_cannot_be_used_ends_with_2(cli: Cli) -> None:
+    assert cli(*ASK, plugins="cpu,nvidia").error == "unreadable-file"
+    Path("vllm.log").write_text("nothing of the kind\n")
+    assert cli(*ASK, plugins="cpu,nvidia").error == "bad-usage"
+    Path("vllm.log").write_bytes(b"\xff\xfe\x00 vLLM API server version 0.19.0\n")
+    assert cli(*ASK, plugins="cpu,nvidia").code == 0
+    assert cli(*ASK, "--engine", "bundled", plugins="cpu,nvidia").error == "bad-usage"
+
+
+def test_a_residual_that_somebody_damaged_is_said_and_not_used(
+    cli: Cli, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = tmp_path / "home" / KEPT
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"residual_bytes": "many"}')
+    ended = cli(*ASK[:4], "--engine", "vllm", "--engine-version", "0.19", "--json", plugins="cpu,nvidia")
+    assert ended.code == 0, ended
+    assert "corrected" not in ended.out
+    assert f"{kept} is not used" in caplog.text

@@ -1,0 +1,121 @@
+"""A start-up log against the prediction."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.negotiate.cases import GIB, H100, QWEN3_8B, STAMP, descriptor
+from vllm_probe.core.config import LogCheck, RuntimeConfig
+from vllm_probe.negotiate.check import asked_as_logged, compare
+from vllm_probe.negotiate.negotiate import negotiate
+from vllm_probe.negotiate.request import Request
+from vllm_probe.negotiate.residual import Residual, residual_name
+from vllm_probe.negotiate.startlog import StartLog, parse_log
+
+START = """\
+INFO vLLM API server version 0.19.0
+INFO non-default args: {'model': 'Qwen/Qwen3-8B', 'max_model_len': 8192, 'gpu_memory_utilization': 0.95}
+INFO Model loading took 15.27 GiB memory and 12.5 seconds
+INFO Available KV cache memory: 57.5 GiB
+INFO GPU KV cache size: 418,688 tokens
+INFO Maximum concurrency for 8,192 tokens per request: 51.11x
+INFO Graph capturing finished in 10 secs, took 0.96 GiB
+"""
+KV = "Available KV cache memory: 57.5 GiB"
+
+
+def checked(text: str, **asked: Any) -> tuple[RuntimeConfig, LogCheck]:
+    log, device = parse_log(text), descriptor(H100)
+    wanted, notes = asked_as_logged(log, QWEN3_8B, device, {"engine": "vllm", **asked})
+    config = negotiate(QWEN3_8B, device, Request(**wanted), STAMP)
+    return config, compare(config, QWEN3_8B, log, "vllm.log", notes)
+
+
+def test_a_start_as_predicted_agrees_in_every_line() -> None:
+    config, found = checked(START)
+    assert (config.budget.verdict, found.outcome, found.agrees) == ("boots", "boots", True)
+    assert [figure.quantity for figure in found.figures] == [
+        "weights_bytes", "graph_bytes", "kv_cache_bytes", "kv_cache_tokens", "concurrency",
+    ]  # fmt: skip
+    assert [figure.line for figure in found.figures] == [3, 7, 4, 5, 6]
+    assert all(figure.difference == figure.predicted - figure.logged for figure in found.figures)
+    assert abs(found.residual_bytes) < 0.02 * GIB
+
+
+def test_what_neither_says_is_the_default_of_that_version_and_said() -> None:
+    config, found = checked(START.replace(", 'gpu_memory_utilization': 0.95", ""))
+    assert (config.max_num_seqs, config.max_num_batched_tokens, config.gpu_memory_utilization) == (1024, 8192, 0.9)
+    assert "neither says gpu_memory_utilization: 0.9, vLLM's default, is taken" in found.differences
+    assert not found.agrees, "the log's share was 0.95"
+
+
+def test_a_log_of_another_version_or_option_or_model_is_said() -> None:
+    pins = {"gpu_memory_utilization": 0.9, "max_model_len": 8192}
+    _, found = checked(START.replace("Qwen/Qwen3-8B", "me/other"), engine_version="0.33", pins=pins)
+    assert found.differences[:2] == (
+        "the log says gpu_memory_utilization 0.95, --gpu-memory-utilization 0.9 was asked for",
+        "the log is of vLLM 0.19.0, the law of --engine-version 0.33 was asked for",
+    )
+    assert found.differences[-1] == "the log is of me/other, Qwen3-8B was asked about"
+    assert checked(START)[1].differences[-1].startswith("neither says")
+
+
+def test_a_cache_out_of_its_band_is_not_as_predicted_and_leaves_a_residual() -> None:
+    _, found = checked(START.replace(KV, "Available KV cache memory: 54.0 GiB"))
+    off = [figure.quantity for figure in found.figures if not figure.is_within]
+    assert (found.agrees, off) == (False, ["kv_cache_bytes"])
+    assert found.residual_bytes / GIB == pytest.approx(3.5, abs=0.02)
+
+
+def test_a_failure_that_was_predicted_agrees_with_what_was_available() -> None:
+    failed = START.partition("INFO Available")[0].replace("8192", "40960").replace("0.95", "0.28") + (
+        "ValueError: To serve at least one request with the models's max seq len (40960), (5.62 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (4.45 GiB). Based on the available memory, "
+        "the estimated maximum model length is 32400."
+    )
+    config, found = checked(failed)
+    assert (config.budget.verdict, found.outcome, found.agrees) == ("kv_too_small", "kv_too_small", True)
+    assert {"kv_cache_bytes", "estimated_max_model_len"} <= {figure.quantity for figure in found.figures}
+
+
+def test_a_start_that_was_not_predicted_is_said() -> None:
+    _, found = checked(START.replace("0.95", "0.2"))
+    assert not found.agrees
+    assert "the log says boots where oom is predicted" in found.differences
+
+
+def test_a_log_whose_other_process_held_the_memory_is_not_held_against_the_law() -> None:
+    busy = START.partition("INFO Available")[0] + (
+        "ValueError: Free memory on device (10/79.19 GiB) on startup is less than desired GPU memory utilization (0.95"
+    )
+    assert checked(busy)[1].agrees
+
+
+def test_an_empty_log_compares_nothing() -> None:
+    config, found = checked("INFO vLLM API server version 0.19.0\n")
+    assert (found.figures, found.agrees, found.residual_bytes) == ((), True, 0)
+    assert compare(config, QWEN3_8B, StartLog(), "x", ()).outcome == "unknown"
+
+
+def test_a_stored_residual_moves_the_next_prediction_and_is_said() -> None:
+    residual = Residual(
+        engine_version="0.19.0", device="NVIDIA H100", ranks=1, residual_bytes=GIB, model="Qwen3-8B",
+        created_at="2026-01-02T03:04:05Z", log="vllm.log",
+    )  # fmt: skip
+    pins = {"gpu_memory_utilization": 0.95, "max_model_len": 8192, "quantization": "none"}
+    request = Request(engine="vllm", engine_version="0.19.0", pins=pins)
+    without, corrected = (
+        negotiate(QWEN3_8B, descriptor(H100), replace(request, residual=each), STAMP) for each in (None, residual)
+    )
+    assert without.budget.kv_cache_bytes is not None
+    assert corrected.budget.kv_cache_bytes == without.budget.kv_cache_bytes - GIB
+    assert corrected.budget.non_torch_bytes == without.budget.non_torch_bytes + GIB
+    assert residual.sentence in corrected.warnings
+    less = replace(request, residual=replace(residual, residual_bytes=-5 * GIB))
+    assert negotiate(QWEN3_8B, descriptor(H100), less, STAMP).budget.non_torch_bytes == 0
+
+
+def test_a_residual_has_a_file_name_of_its_own_for_version_device_and_ranks() -> None:
+    assert residual_name("0.19", "NVIDIA H100 SXM 80GB", 2) == "vllm-0.19-nvidia-h100-sxm-80gb-tp2.json"
+    assert "/" not in residual_name("../0.19", "../../etc/passwd", 1)

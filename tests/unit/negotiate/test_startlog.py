@@ -1,0 +1,172 @@
+"""Start-up logs of vLLM as releases from 0.6 on write them, and logs that nobody wrote."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vllm_probe.negotiate.startlog import MAX_LOG_BYTES, StartLog, parse_log
+
+NEW = """\
+(APIServer pid=1) INFO 04-20 10:00:00 [utils.py:299] vLLM API server version 0.19.0
+(APIServer pid=1) INFO 04-20 10:00:00 [utils.py:233] non-default args: {'model': 'Qwen/Qwen3-8B', \
+'max_model_len': 8192, 'gpu_memory_utilization': 0.95, 'max_num_seqs': 512}
+(EngineCore pid=9) INFO 04-20 10:00:05 [core.py:105] Initializing a V1 LLM engine (v0.19.0) with config: \
+model='Qwen/Qwen3-8B', dtype=torch.bfloat16, max_seq_len=8192, tensor_parallel_size=2, pipeline_parallel_size=1, \
+quantization=None, enforce_eager=True, kv_cache_dtype=fp8_e4m3
+\x1b[36m(Worker_TP0 pid=9)\x1b[0;0m INFO 04-20 10:00:30 [run.py:1] Model loading took 7.64 GiB memory and 12.5 seconds
+(Worker_TP1 pid=8) INFO 04-20 10:00:30 [runner.py:1] Model loading took 7.66 GiB memory and 12.4 seconds
+(Worker_TP0 pid=9) INFO 04-20 10:01:00 [gpu_worker.py:423] Available KV cache memory: 63.84 GiB
+(Worker_TP1 pid=8) INFO 04-20 10:01:00 [gpu_worker.py:423] Available KV cache memory: 63.80 GiB
+(EngineCore pid=9) INFO 04-20 10:01:00 [kv_cache_utils.py:1316] GPU KV cache size: 418,688 tokens
+(EngineCore pid=9) INFO 04-20 10:01:00 [kv_cache_utils.py:1321] Maximum concurrency for 8,192 tokens per request: 51.11x
+(Worker_TP0 pid=9) INFO 04-20 10:01:20 [runner.py:2] Graph capturing finished in 10 secs, took 0.96 GiB
+"""
+OLD = """\
+INFO 11-22 07:19:00 api_server.py:528] vLLM API server version 0.6.3.post1
+INFO 11-22 07:19:10 engine.py:237] Initializing an LLM engine (v0.6.3.post1) with config: model='m', max_seq_len=8192
+INFO 11-22 07:19:26 model_runner.py:1067] Loading model weights took 14.9595 GB
+INFO 11-22 07:19:30 gpu_executor.py:122] # GPU blocks: 5691, # CPU blocks: 2048
+INFO 11-22 07:19:30 gpu_executor.py:126] Maximum concurrency for 8192 tokens per request: 11.12x
+"""
+PROFILED = (
+    "INFO 01-16 09:40:00 worker.py:238] the current vLLM instance can use total_gpu_memory (79.22GiB) x "
+    "gpu_memory_utilization (0.90) = 71.29GiB\n"
+    "INFO 01-16 09:40:00 worker.py:238] model weights take 19.86GiB; non_torch_memory takes 0.16GiB; PyTorch "
+    "activation peak memory takes 36.63GiB; the rest of the memory reserved for KV Cache is 14.65GiB.\n"
+    "INFO 01-16 09:40:00 executor_base.py:95] # CUDA blocks: 6001, # CPU blocks: 1638\n"
+)
+
+
+def values(log: StartLog) -> dict[str, Any]:
+    return {name: figure.value for name, figure in log.figures.items()}
+
+
+def test_a_start_of_the_present_engine_is_read_with_its_options() -> None:
+    found = parse_log(NEW)
+    assert (found.version, found.model, found.outcome) == ("0.19.0", "Qwen/Qwen3-8B", "boots")
+    assert found.options == {
+        "max_model_len": 8192, "gpu_memory_utilization": 0.95, "max_num_seqs": 512, "dtype": "bfloat16",
+        "tensor_parallel_size": 2, "pipeline_parallel_size": 1, "enforce_eager": True, "kv_cache_dtype": "fp8_e4m3",
+    }  # fmt: skip
+    assert values(found) == {
+        "weights_gib": 7.66, "kv_gib": 63.80, "tokens": 418_688, "concurrency": 51.11, "graph_gib": 0.96,
+    }  # fmt: skip
+    assert found.figures["kv_gib"].line == 7
+
+
+def test_the_first_engine_logged_blocks_and_called_gib_gb() -> None:
+    found = parse_log(OLD)
+    assert found.version == "0.6.3.post1"
+    assert values(found) == {"weights_gib": 14.9595, "blocks": 5691, "concurrency": 11.12}
+    assert found.options["max_model_len"] == 8192
+
+
+def test_a_profile_of_january_2025_is_read_whole() -> None:
+    assert values(parse_log(PROFILED)) == {
+        "total_gib": 79.22, "weights_gib": 19.86, "non_torch_gib": 0.16, "activation_gib": 36.63, "kv_gib": 14.65,
+        "blocks": 6001,
+    }  # fmt: skip
+    assert parse_log(PROFILED).options == {"gpu_memory_utilization": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome", "figures"),
+    [
+        (
+            (
+                "ValueError: To serve at least one request with the models's max seq len (32000), (7.81 GiB KV cache "
+                "is needed, which is larger than the available KV cache memory (4.45 GiB). Based on the available "
+                "memory, the estimated maximum model length is 18224."
+            ),
+            "kv_too_small",
+            {"kv_needed_gib": 7.81, "kv_gib": 4.45, "estimated_max_model_len": 18224},
+        ),
+        (
+            (
+                "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be "
+                "stored in KV cache (26064). Try increasing `gpu_memory_utilization`"
+            ),
+            "kv_too_small",
+            {"tokens": 26064},
+        ),
+        ("ValueError: No available memory for the cache blocks. Try increasing", "oom", {}),
+        (
+            (
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 784.00 MiB. GPU 0 has a total capacity "
+                "of 31.36 GiB of which 500.00 MiB is free."
+            ),
+            "oom",
+            {"total_gib": 31.36},
+        ),
+        (
+            (
+                "ValueError: Free memory on device (60.1/79.19 GiB) on startup is less than desired GPU memory "
+                "utilization (0.95, 75.23 GiB)."
+            ),
+            "busy",
+            {"total_gib": 79.19},
+        ),
+    ],
+)
+def test_a_failure_says_what_was_lacking(line: str, outcome: str, figures: dict[str, Any]) -> None:
+    found = parse_log(f"INFO vLLM API server version 0.19.0\nINFO Available KV cache memory: 99 GiB\n{line}\n")
+    assert found.outcome == outcome
+    assert {name: value for name, value in values(found).items() if value != 99} == figures
+
+
+def test_the_summary_of_recent_releases_names_every_part() -> None:
+    line = (
+        "Free memory on device (78.6/79.19 GiB) on startup. Desired GPU memory utilization is (0.95, 75.23 GiB). "
+        "Actual usage is 15.27 GiB for weight, 2.21 GiB for peak activation, 0.25 GiB for non-torch memory, and "
+        "0.96 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1`"
+    )
+    found = parse_log(line)
+    assert values(found) == {
+        "total_gib": 79.19, "weights_gib": 15.27, "activation_gib": 2.21, "non_torch_gib": 0.25, "graph_gib": 0.96,
+    }  # fmt: skip
+    assert found.options == {"gpu_memory_utilization": 0.95}
+
+
+def test_the_last_of_several_starts_counts() -> None:
+    found = parse_log(OLD + NEW)
+    assert found.version == "0.19.0"
+    assert "blocks" not in found.figures
+    assert found.figures["kv_gib"].line == 12
+
+
+def test_a_text_of_something_else_is_empty() -> None:
+    assert parse_log("Hello, world\nGET /health 200\n").is_empty
+    assert parse_log("").is_empty
+
+
+@given(st.text() | st.lists(st.sampled_from(NEW.splitlines() + OLD.splitlines())).map("\n".join))
+def test_no_text_is_too_strange(text: str) -> None:
+    found = parse_log(text)
+    assert found.outcome in ("boots", "kv_too_small", "oom", "busy", "unknown")
+    assert all(figure.line >= 1 for figure in found.figures.values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GiB " * 4000,
+        "Model loading took " + "9" * 10_000,
+        "(" * 10_000 + "GiB",
+        "GPU KV cache size: " + "1," * 9000,
+        "model='" * 2500,
+        "non_torch_memory" + " " * 9000 + "GiB",
+    ],
+)
+def test_a_hostile_line_costs_no_more_than_its_length(line: str) -> None:
+    found = parse_log((line + "\n") * (MAX_LOG_BYTES // (len(line) + 1) // 16))
+    assert found.outcome in ("boots", "unknown")
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**6))
+@settings(max_examples=50)
+def test_every_count_is_read_back(tokens: int, part: int) -> None:
+    found = parse_log(f"GPU KV cache size: {tokens:,} tokens\nAvailable KV cache memory: {part / 100:.2f} GiB")
+    assert found.figures["tokens"].value == tokens
+    assert found.figures["kv_gib"].value == pytest.approx(part / 100)

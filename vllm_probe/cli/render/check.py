@@ -1,0 +1,43 @@
+"""A start-up log beside the prediction, line by line."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from vllm_probe.cli.render.console import heading, table
+from vllm_probe.core.config import LogCheck, LoggedFigure, RuntimeConfig
+from vllm_probe.core.units import format_bytes
+
+
+def render(config: RuntimeConfig) -> Group:
+    """For each log: its figures with what was predicted of them, what it says otherwise, and what is kept of it."""
+    return Group(*(part for check in config.checks for part in _parts(config, check)))
+
+
+def _parts(config: RuntimeConfig, check: LogCheck) -> list[RenderableType]:
+    rows = table("line", "quantity", "predicted", "logged", "difference", "band", "")
+    for figure in check.figures:
+        verdict = Text("within", style="green") if figure.is_within else Text("out of the band", style="bold red")
+        cells = [figure.predicted, figure.logged, figure.difference, figure.band]
+        rows.add_row(str(figure.line), figure.quantity, *(_amount(figure, cell) for cell in cells), verdict)
+    word = "as predicted" if check.agrees else "not as predicted"
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (config.model, "bold"), f" on {config.device or config.device_type}, vLLM {check.engine_version}"
+        ),
+        Text(f"{check.log}: {check.outcome}, {config.budget.verdict} predicted; {word}"),
+        heading("line by line"),
+        rows,
+        *(Text(f"note: {note}", style="yellow") for note in check.differences),
+    ]
+    if check.stored:
+        kept = f"residual {_signed(check.residual_bytes)} kept in {check.stored}"
+        parts.append(Text(kept, style="dim"))
+    return parts
+
+
+def _amount(figure: LoggedFigure, value: float) -> str:
+    return _signed(round(value)) if figure.quantity.endswith("_bytes") else f"{value:,.2f}".removesuffix(".00")
+
+
+def _signed(value: int) -> str:
+    return f"-{format_bytes(-value)}" if value < 0 else format_bytes(value)

@@ -1,0 +1,157 @@
+"""A start-up log of vLLM against the prediction, line by line."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vllm_probe.core.capability import Capability
+from vllm_probe.core.config import LogCheck, LoggedFigure, MemoryBudget, RuntimeConfig
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.units import GIB
+from vllm_probe.negotiate.laws import Row, band, card_of, server_defaults, table
+from vllm_probe.negotiate.startlog import StartLog
+
+_REFUSED = ("kv_too_small", "oom")
+_MOST_RESIDUAL = 8 * GIB  # more is another model, another share of the memory or another process
+
+
+def asked_as_logged(
+    log: StartLog, spec: ModelSpec, capability: Capability, wanted: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What to predict: the question, with what it leaves open as the log says it or as that version has it by default.
+
+    Returns:
+        Fields of a request, and what was said otherwise or assumed.
+    """
+    notes, pins = [], dict(wanted.get("pins", {}))
+    version, memory = wanted.get("engine_version"), wanted.get("device_memory_bytes")
+    used = version or log.version
+    for name, value in log.options.items():
+        if name in pins and pins[name] != value:
+            notes.append(f"the log says {name} {value}, --{name.replace('_', '-')} {pins[name]} was asked for")
+    if version and log.version and not log.version.startswith(version.removeprefix("v")):
+        notes.append(f"the log is of vLLM {log.version}, the law of --engine-version {version} was asked for")
+    if log.version is None and version is None:
+        notes.append("the log does not state its version: the newest law is used")
+    stated = {name: value for name, value in log.options.items() if name not in pins}
+    total = memory or _logged_bytes(log, "total_gib")
+    number, law, _ = band("vllm", used)
+    card = card_of(capability.device.name or "")
+    seen = total or capability.memory.usable_bytes or round((card["gib"] if card and card["gib"] else 0) * GIB)
+    seen = seen or capability.memory.total_bytes or 0
+    assumed: dict[str, Any] = {**server_defaults(number, seen, capability.device.arch)}
+    assumed["gpu_memory_utilization"] = law["utilization"]
+    assumed = {name: value for name, value in assumed.items() if name not in pins and name not in stated}
+    if "kv_cache_memory_bytes" in pins:
+        assumed.pop("gpu_memory_utilization", None)
+    notes += [f"neither says {name}: {value}, vLLM's default, is taken" for name, value in assumed.items()]
+    own = {} if "quantization" in pins else {"quantization": spec.quantization}
+    asked = {**wanted, "pins": {**assumed, **stated, **own, **pins}, "engine_version": used}
+    return asked | ({"device_memory_bytes": total} if total else {}), tuple(notes)
+
+
+def compare(config: RuntimeConfig, spec: ModelSpec, log: StartLog, name: str, notes: tuple[str, ...]) -> LogCheck:
+    """The figures of `log` beside those of `config`, and the residual that the log shows."""
+    law = band("vllm", config.engine_version)[1]
+    figures = tuple(_figures(config, log, law))
+    differences = [*notes, *_names(spec, log)]
+    refused = config.budget.verdict in _REFUSED
+    judged = config.budget.verdict != "unknown" and log.outcome not in ("unknown", "busy")
+    if judged and refused != (log.outcome in _REFUSED):
+        differences.append(f"the log says {log.outcome} where {config.budget.verdict} is predicted")
+    wrong = judged and refused != (log.outcome in _REFUSED)
+    return LogCheck(
+        log=name,
+        engine_version=log.version or config.engine_version,
+        outcome=log.outcome,
+        agrees=not wrong and all(figure.is_within for figure in figures),
+        figures=figures,
+        differences=tuple(differences),
+        residual_bytes=_residual(config, figures),
+    )
+
+
+def _names(spec: ModelSpec, log: StartLog) -> Iterator[str]:
+    """What the log calls the model, where that is not what was asked about."""
+    from vllm_probe.models.names import find
+
+    if log.model is None:
+        return
+    logged, known = log.model.rstrip("/").rpartition("/")[2].lower(), find(log.model)
+    if spec.name.lower() != logged and not (known and known[0] == spec.name):
+        yield f"the log is of {log.model}, {spec.name} was asked about"
+
+
+def _figures(config: RuntimeConfig, log: StartLog, law: Row) -> Iterator[LoggedFigure]:
+    """One entry for each number that both have."""
+    budget, bands = config.budget, table("vllm")["check_bands"]
+    ranks = "one_rank" if config.tensor_parallel_size == 1 else "ranks"
+    for quantity, (logged, predicted) in _predicted(config, law).items():
+        if logged not in log.figures or predicted is None:
+            continue
+        figure, rule = log.figures[logged], bands[quantity]
+        value = figure.value * (GIB if logged.endswith("_gib") else 1)
+        wide = rule["gib"][ranks] * GIB if "gib" in rule else 0.0
+        if rule.get("of_kv") and budget.kv_cache_bytes:
+            wide = predicted * min(1.0, bands["kv_cache_bytes"]["gib"][ranks] * GIB / budget.kv_cache_bytes)
+        allowed = max(wide, rule["share"] * abs(value))
+        yield LoggedFigure(
+            quantity=quantity,
+            predicted=float(predicted),
+            logged=value,
+            difference=predicted - value,
+            band=allowed,
+            is_within=abs(predicted - value) <= allowed,
+            line=figure.line,
+        )
+
+
+def _predicted(config: RuntimeConfig, law: Row) -> dict[str, tuple[str, float | None]]:
+    """Quantity to its name in the log and what is predicted of it."""
+    budget = config.budget
+    refused = budget.verdict in _REFUSED
+    blocks, tokens = (None, None) if refused else (budget.num_kv_blocks, budget.kv_cache_tokens)
+    counts = law["tokens_logged"] == "concurrency" or (blocks or 0) * (config.block_size or 0) == tokens
+    return {
+        "weights_bytes": ("weights_gib", budget.weights_bytes),
+        "activation_bytes": ("activation_gib", budget.activation_bytes),
+        "non_torch_bytes": ("non_torch_gib", budget.non_torch_bytes),
+        "graph_bytes": ("graph_gib", budget.graph_bytes or None),
+        "graph_estimate_bytes": ("graph_estimate_gib", budget.graph_bytes or None),
+        "kv_cache_bytes": ("kv_gib", available_bytes(config, law)),
+        "num_kv_blocks": ("blocks", blocks),
+        "kv_cache_tokens": ("tokens", tokens),
+        "concurrency": ("concurrency", tokens / config.max_model_len if tokens and counts else None),
+        "estimated_max_model_len": ("estimated_max_model_len", budget.estimated_max_model_len),
+    }
+
+
+def available_bytes(config: RuntimeConfig, law: Row) -> int | None:
+    """KV memory that a share of the device leaves, whether it is enough or not; null without capacity or share."""
+    budget, share = config.budget, config.gpu_memory_utilization
+    pinned = {decision.key for decision in config.decisions if decision.pinned}
+    if "kv_cache_memory_bytes" in pinned or "gpu_memory_utilization" not in pinned:
+        return budget.kv_cache_bytes
+    if budget.device_total_bytes is None or share is None:
+        return None
+    return math.ceil(budget.device_total_bytes * share) - _beside(budget, law)
+
+
+def _beside(budget: MemoryBudget, law: Row) -> int:
+    """Bytes of a requested share that are not KV cache."""
+    graphs = budget.graph_bytes if law["graphs_in_utilization"] else 0
+    return budget.weights_bytes + budget.activation_bytes + budget.non_torch_bytes + graphs
+
+
+def _residual(config: RuntimeConfig, figures: tuple[LoggedFigure, ...]) -> int:
+    """Bytes over the law beside weights and KV cache; 0 when the log does not tell, or when it cannot be the law's."""
+    off = {figure.quantity: figure.difference for figure in figures}
+    pinned = {decision.key for decision in config.decisions if decision.pinned}
+    if "kv_cache_bytes" not in off or "kv_cache_memory_bytes" in pinned:
+        return 0
+    residual = round(off["kv_cache_bytes"] + off.get("weights_bytes", 0.0))
+    return residual if abs(residual) <= _MOST_RESIDUAL else 0
+
+
+def _logged_bytes(log: StartLog, name: str) -> int | None:
+    return round(log.figures[name].value * GIB) if name in log.figures else None
