@@ -8,6 +8,9 @@ from vllm_probe.models.facts import MAX_LAYERS, Facts
 from vllm_probe.models.quantization import quantized
 from vllm_probe.models.vision import tower_parameters
 
+RERANKER = "ForSequenceClassification"
+"""How the class of a model ends that scores a text, or a pair of them, from its pooled state."""
+
 _DTYPES = ("float32", "bfloat16", "float16")
 
 _WINDOWED: dict[str, JsonValue] = {"use_sliding_window": True}
@@ -118,7 +121,7 @@ def parse_config(
     facts, traits, architecture = _architecture(merged, source, is_nested=isinstance(text, dict))
     encodes, rotates = "encoder" in traits, "encoder" not in traits or "rotary" in traits
     biased = "biased" in traits or not rotates
-    embeds = encodes or architecture.endswith("Model")
+    embeds = encodes or architecture.endswith(("Model", RERANKER))
     mla = read_latent(facts) if "latent" in traits else None
     num_heads, num_kv_heads, head_dim = read_heads(facts, mla, has_groups=not encodes)
     offset = facts.count("pad_token_id", default=1, minimum=0) + 1 if "padded" in traits else 0
@@ -160,7 +163,7 @@ def parse_config(
         linear=read_linear(facts),
         attention_groups=() if encodes else read_groups(facts),
         pooling=("cls" if encodes else "last") if embeds else None,
-        normalizes=embeds,
+        normalizes=embeds and not architecture.endswith(RERANKER),
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
         vision_parameters=tower_parameters(architecture, facts),
         source=source,
@@ -180,6 +183,7 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
         raise facts.invalid(f"num_hidden_layers is over {MAX_LAYERS}")
     encodes = "encoder" in traits
     tails = ("Model", "ForMaskedLM") if encodes else ("ForCausalLM", "Model", "TextModel", "ForConditionalGeneration")
+    tails = (*tails, RERANKER)
     architecture = str((facts.items("architectures") or [stem + tails[0]])[0])
     if not is_nested and architecture not in [stem + tail for tail in tails]:
         raise _unsupported(source, f"the architecture {architecture[:80]!r} of model type {kind!r} is not known")

@@ -11,13 +11,14 @@ from pathlib import Path
 from vllm_probe.core.errors import AmbiguousModel, UnsupportedModel
 from vllm_probe.core.model import ModelSpec, Pooling
 from vllm_probe.core.values import JsonValue
-from vllm_probe.models.config import parse_config
+from vllm_probe.models.config import RERANKER, parse_config
 from vllm_probe.models.facts import MAX_LAYERS, Facts
 from vllm_probe.models.gguf import GgufFile, is_first_part, model_name, read_gguf
 from vllm_probe.models.gguf_layers import layer_config
 from vllm_probe.models.safetensors import TensorInfo
 
 SUFFIX = ".gguf"
+_RANK = 4
 _POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _END_TOKENS = ("eos", "eot", "eom")
@@ -226,14 +227,18 @@ def _dtype(tensors: dict[str, TensorInfo]) -> str:
 
 
 def _pooled(spec: ModelSpec, facts: Facts) -> ModelSpec:
-    """`spec` with the pooling of the file; a reranker pools as its architecture does and is not normalised."""
+    """`spec` with the pooling of the file; a reranker pools one token and is not normalised."""
     kind = facts.values.get("pooling_type", 0)
-    if kind not in (0, 4, *_POOLINGS):
+    if kind not in (0, _RANK, *_POOLINGS):
         raise facts.invalid(f"pooling_type {kind!r:.20} is not known")
     if kind in _POOLINGS or (spec.is_encoder and spec.task == "generate"):
         pooling = _POOLINGS.get(kind, "mean")
         return replace(spec, task="embed", ties_embeddings=True, pooling=pooling, normalizes=True)
-    return replace(spec, normalizes=False) if kind else spec
+    if kind == _RANK:
+        pooling, stem = "cls" if spec.is_encoder else "last", re.sub("(?:Model|ForCausalLM)$", "", spec.architecture)
+        spec = replace(spec, architecture=f"{stem}{RERANKER}", pooling=pooling)
+        return replace(spec, task="embed", ties_embeddings=True, normalizes=False)
+    return spec
 
 
 def _loaded(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str, TensorInfo]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from vllm_probe.core.errors import InvalidModel, WeightsUnavailable
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models.config import RERANKER
 from vllm_probe.models.files import mode_of, read_value
 from vllm_probe.models.modules import modules
 from vllm_probe.models.safetensors import TensorInfo, read_header
@@ -97,9 +98,9 @@ def _read_shards(folder: Path, weight_map: dict[str, str], header_of: HeaderRead
 def loaded_tensors(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str, TensorInfo]:
     """The part of `tensors` that an engine keeps in memory for `spec`.
 
-    Left out: buffers that are computed (positions, rotary frequencies); the pooler and the heads of an encoder, since
-    no sentence-transformers pooling uses them; an output projection that is tied or that embedding does not need;
-    layers of multi-token prediction, behind the last one or under `mtp.`.
+    Left out: buffers that are computed (positions, rotary frequencies); the pooler and the heads of an encoder that
+    does not score, since no sentence-transformers pooling uses them; an output projection that is tied or that
+    embedding does not need; layers of multi-token prediction, behind the last one or under `mtp.`.
 
     Raises:
         InvalidModel: the token embedding has another shape than the config says.
@@ -133,7 +134,8 @@ def stored_bits(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str, fl
 
 
 def _is_loaded(name: str, spec: ModelSpec) -> bool:
-    if _UNUSED.search(name) or (spec.is_encoder and _ENCODER_HEAD.search(name)):
+    scores = spec.architecture.endswith(RERANKER)
+    if _UNUSED.search(name) or (spec.is_encoder and not scores and _ENCODER_HEAD.search(name)):
         return False
     if spec.ties_embeddings and name.startswith("lm_head."):
         return False

@@ -68,6 +68,15 @@ def test_a_decoder_without_a_head_embeds_by_its_last_token() -> None:
     assert (spec.task, spec.pooling, spec.normalizes, spec.ties_embeddings) == ("embed", "last", True, True)
 
 
+@pytest.mark.parametrize(
+    ("base", "architecture", "pooling"),
+    [(XLM_R, "XLMRobertaForSequenceClassification", "cls"), (QWEN3, "Qwen3ForSequenceClassification", "last")],
+)
+def test_a_reranker_pools_and_is_not_normalised(base: dict[str, Any], architecture: str, pooling: str) -> None:
+    spec = parse(base | {"architectures": [architecture]})
+    assert (spec.architecture, spec.task, spec.pooling, spec.normalizes) == (architecture, "embed", pooling, False)
+
+
 def test_latent_attention_ignores_the_decoy_head_width_and_counts_indexers() -> None:
     spec = parse(GLM)
     assert spec.mla == MlaShape(
@@ -115,7 +124,7 @@ def test_only_linear_and_dynamic_scaling_stretch_the_positions(rope: dict[str, A
     [
         ({}, "model type ''"),
         (BERT | {"model_type": "mamba"}, "'mamba'"),
-        (BERT | {"architectures": ["BertForSequenceClassification"]}, "BertForSequenceClassification"),
+        (BERT | {"architectures": ["BertForTokenClassification"]}, "BertForTokenClassification"),
         (BERT | {"position_embedding_type": "relative_key"}, "relative"),
         (BERT | {"is_decoder": True}, "causal"),
         (GLM | {"moe_layer_freq": 2}, "alternate"),

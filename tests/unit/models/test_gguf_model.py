@@ -315,13 +315,14 @@ def test_an_xlm_roberta_is_known_by_its_tokenizer_and_its_positions_are_counted_
         (0, ("generate", None, False)),
         (1, ("embed", "mean", True)),
         (3, ("embed", "last", True)),
-        (4, ("generate", None, False)),
+        (4, ("embed", "last", False)),
     ],
 )
 def test_pooling_is_the_files(tmp_path: Path, kind: int | None, expected: tuple[str, str | None, bool]) -> None:
     values = common(QWEN3, **{"pooling_type": kind} if kind is not None else {})
     spec = read(tmp_path, "qwen3", values, NORMED | HEAD)
     assert (spec.task, spec.pooling, spec.normalizes) == expected
+    assert spec.architecture == ("Qwen3ForSequenceClassification" if kind == 4 else "Qwen3ForCausalLM")
     head = 2 * 32 * 64 if spec.task == "generate" else 0
     assert spec.weight_bytes == 2 * 32 * 64 + 4 * 8 + head
 

@@ -132,6 +132,13 @@ def test_packed_weights_have_bytes_and_no_count_of_parameters(tmp_path: Path) ->
     assert (spec.quantization, spec.weight_bytes, spec.num_parameters, spec.dtype) == ("awq", 32, None, "bfloat16")
 
 
+def test_the_head_of_a_reranker_is_loaded(tmp_path: Path) -> None:
+    config = BERT | {"architectures": ["BertForSequenceClassification"]}
+    tensors = {f"bert.{name}": tensor for name, tensor in BERT_TENSORS.items()} | {"classifier.weight": ("F32", (1, 8))}
+    spec = read_folder(write(tmp_path, {"config.json": config, "model.safetensors": safetensors(tensors)}))
+    assert spec.weight_bytes == BERT_LOADED_BYTES + 4 * (8 * 8 + 8)
+
+
 def awq(place: str, k: int, n: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {
         f"{place}.qweight": ("I32", (k, n // 8)),
