@@ -129,7 +129,7 @@ def refusal_of(engine: Engine, spec: ModelSpec) -> str | None:
     """Why `engine` cannot run the format or the architecture of `spec`, and what can; null when it can."""
     if spec.needs:
         return f"no engine runs ONNX graphs: this is the size of {spec.needs}, which {engine} takes in its place"
-    if no := by_device(table("support")[engine]["methods"], "*").get(spec.quantization, {}).get("no"):
+    if no := by_device(table("support")[engine]["methods"], "*").get(spec.quantization, {}).get("refused"):
         return str(no)
     known = table(engine)["architectures"]
     if known is None or spec.architecture in known[spec.task]:
