@@ -19,7 +19,8 @@ from vllm_probe.core.errors import Interrupted, MissingExtra
 from vllm_probe.core.files import read_json
 from vllm_probe.core.schema import schema_text, violations
 from vllm_probe.core.system import Platform
-from vllm_probe.host.local import LocalChild, LocalHost
+from vllm_probe.host.children import LocalChild
+from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.descriptors import load_capability
 
 ON_ASCEND = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")

@@ -164,6 +164,12 @@ class Host(Protocol):
     def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
         """Starts a child of our own that inherits stderr; what it writes to stdout is discarded."""
 
+    def launch(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
+        """Starts a program that the user asked for: what it writes to stdout goes to our stderr.
+
+        It has a session of its own, so that a signal from the terminal reaches it through us alone.
+        """
+
     def library(self, name: str) -> Library:
         """Loads a native library by soname.
 

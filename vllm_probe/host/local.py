@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from vllm_probe.core.errors import CommandMissing, LibraryUnavailable
+from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import CommandResult, CommandStatus, FileKind, FileStat, HostStats, Platform
 from vllm_probe.core.values import JsonValue
+from vllm_probe.host.children import LocalChild, start
 from vllm_probe.host.stats import read_stats
 
 if TYPE_CHECKING:
@@ -126,15 +127,10 @@ class LocalHost:
             return CommandResult(status="missing")
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> "LocalChild":
-        import subprocess
+        return start(argv, env)
 
-        try:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=os.environ | dict(env or {})
-            )
-        except OSError as error:
-            raise CommandMissing(f"cannot start {argv[0]}: {error.strerror}", hint="is it installed?") from error
-        return LocalChild(process)
+    def launch(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> "LocalChild":
+        return start(argv, env, apart=True)
 
     def library(self, name: str) -> "LocalLibrary":
         import ctypes
@@ -203,27 +199,6 @@ class LocalHost:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-class LocalChild:
-    """A process of ours."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def wait(self, timeout_s: float | None = None) -> int | None:
-        import subprocess
-
-        with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(timeout_s)
-        return None
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
 
 
 class LocalLibrary:

@@ -141,6 +141,9 @@ class RecordingHost:
     def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
         return self._inner.spawn(argv, env)
 
+    def launch(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
+        return self._inner.launch(argv, env)
+
     def library(self, name: str) -> Library:
         try:
             library = self._inner.library(name)

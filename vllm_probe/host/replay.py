@@ -192,6 +192,9 @@ class ReplayHost:
     def spawn(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:  # noqa: ARG002 - refused
         raise ReplayRefused(f"a recording cannot run {argv[0]}", hint="leave out --replay")
 
+    def launch(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:  # noqa: ARG002 - refused
+        raise ReplayRefused(f"a recording cannot run {argv[0]}", hint="leave out --replay")
+
     def library(self, name: str) -> Library:
         if name not in self._facts.libs:
             self._unlisted(f"library {name}")
