@@ -47,6 +47,14 @@ def test_text_for_a_person_never_imports_torch(tmp_path: Path, arguments: tuple[
     assert imported(*arguments, cwd=tmp_path) & {"torch", "numpy", "fastapi", "jsonschema", "onnx"} == set()
 
 
+@pytest.mark.parametrize("form", ["vllm", "docker", "compose", "k8s"])
+def test_export_never_imports_torch_nor_a_renderer(tmp_path: Path, form: str) -> None:
+    config = tmp_path / "runtime.json"
+    imported(*NEGOTIATE[:-1], "--engine", "vllm", "--output", str(config), cwd=tmp_path)
+    heavy = HEAVY - {"yaml", "pydantic", "importlib.metadata"}  # pydantic: typer reads words of a list with it
+    assert imported("export", form, str(config), cwd=tmp_path) & heavy == set()
+
+
 def test_only_the_command_that_is_called_is_imported(tmp_path: Path) -> None:
     modules = imported("schema", "scene", cwd=tmp_path)
     commands = {name for name in modules if name.startswith("vllm_probe.cli.commands.")}

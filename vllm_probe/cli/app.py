@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from vllm_probe.cli.streams import write
 from vllm_probe.cli.terminal import Terminal
 
-COMMANDS = ("detect", "doctor", "bench", "capability", "negotiate", "serve", "adapter", "schema")
+COMMANDS = ("detect", "doctor", "bench", "capability", "negotiate", "export", "serve", "adapter", "schema")
 
 
 def _parameters(inherited: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:

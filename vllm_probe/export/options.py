@@ -20,6 +20,14 @@ from vllm_probe.core.values import JsonValue
 Version: TypeAlias = tuple[int, ...]
 Row: TypeAlias = Mapping[str, Any]
 
+_RUNNER = Decision(
+    key="task",
+    value="embed",
+    rule="the model pools its token states",
+    would_change="another model",
+    passed_on="--runner pooling",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -30,6 +38,7 @@ class Setting:
         value: true for an option that stands alone.
         default: what vLLM takes where nothing is given, null when that is not known.
         but: where that default does not hold.
+        kept: whether it is what vLLM takes anyway.
         why: the rule that decided.
     """
 
@@ -37,12 +46,8 @@ class Setting:
     value: str | int | float | bool
     default: str | int | float | bool | None
     but: str | None
+    kept: bool
     why: str
-
-    @property
-    def kept(self) -> bool:
-        """Whether it is what vLLM takes anyway."""
-        return self.value == self.default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +99,11 @@ def settings_of(config: RuntimeConfig, version: str | None = None) -> Settings:
         notes.append(f"options were read from vLLM {table()['read'][0]} on: those of {version} are assumed alike")
     elif number[:2] > last[:2]:
         notes.append(f"options were read up to vLLM {table()['read'][1]}: those of {version} are assumed alike")
-    carried = [("runner", "pooling", "the model pools its token states")] if config.task == "embed" else []
+    carried = [("runner", "pooling", _RUNNER)] if config.task == "embed" else []
     carried += [each for decision in config.decisions for each in _carried(decision, config, number)]
     found = []
-    for name, value, why in carried:
-        setting = _setting(name, value, why, number, config)
+    for name, value, decision in carried:
+        setting = _setting(name, value, decision, number, config)
         if setting:
             found.append(setting)
         else:
@@ -112,7 +117,7 @@ def row_of(rows: list[Row], number: Version) -> Row | None:
     return next((row for row in rows if version_of(row.get("since", "0.0")) <= number), None)
 
 
-def _carried(decision: Decision, config: RuntimeConfig, number: Version) -> Iterator[tuple[str, Any, str]]:
+def _carried(decision: Decision, config: RuntimeConfig, number: Version) -> Iterator[tuple[str, Any, Decision]]:
     """The option that carries `decision`, and its value unless `passed_on` holds that too."""
     option, *rest = decision.passed_on.split(" ")
     if not option.startswith("--"):
@@ -130,10 +135,10 @@ def _carried(decision: Decision, config: RuntimeConfig, number: Version) -> Iter
         value = "auto"
     elif rest:
         value = rest[0]
-    yield name, value, decision.rule
+    yield name, value, decision
 
 
-def _setting(name: str, value: Any, why: str, number: Version, config: RuntimeConfig) -> Setting | None:
+def _setting(name: str, value: Any, decision: Decision, number: Version, config: RuntimeConfig) -> Setting | None:
     """The option in the words of a version, null where that has none."""
     row = table()["options"].get(name)
     if row is None:
@@ -145,7 +150,8 @@ def _setting(name: str, value: Any, why: str, number: Version, config: RuntimeCo
         option = row["was"]["option"]
         value = row["was"].get("values", {}).get(value, value)
     default, but = _default(row["default"], number, config)
-    return Setting(option=option, value=value, default=default, but=but, why=why)
+    kept = value in (default, decision.inputs.get(row.get("input", ""))) or "is_default" in row
+    return Setting(option=option, value=value, default=default, but=but, kept=kept, why=decision.rule)
 
 
 def _default(default: Any, number: Version, config: RuntimeConfig) -> tuple[Any, str | None]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from vllm_probe.core.config import OWN_FORMAT, RuntimeConfig
 from vllm_probe.core.errors import BadUsage
-from vllm_probe.export.options import Setting, Settings, settings_of, table, version_of
+from vllm_probe.export.options import Setting, settings_of, table, version_of
+from vllm_probe.export.text import as_yaml, comment
 
 
 def vllm_command(config: RuntimeConfig, model: str | None = None) -> str:
@@ -20,8 +21,21 @@ def vllm_command(config: RuntimeConfig, model: str | None = None) -> str:
     return " ".join([*(f"{name}={value}" for name, value in settings.env.items()), *map(shlex.quote, words)])
 
 
-def vllm_yaml(config: RuntimeConfig) -> str:
+def vllm_serve(config: RuntimeConfig, file: str) -> str:
+    """The command line that runs `file`, the file of `vllm_yaml`, as a shell takes it."""
+    words = map(shlex.quote, ["vllm", "serve", *model_word(config), "--config", file])
+    return " ".join([*(f"{name}={value}" for name, value in settings_of(config).env.items()), *words])
+
+
+def model_word(config: RuntimeConfig) -> tuple[str, ...]:
+    """The model as an argument, for a version of vLLM that does not read it from its file; else nothing."""
+    return () if version_of(config.engine_version) >= version_of(table()["model_in_file"]) else (config.model,)
+
+
+def vllm_yaml(config: RuntimeConfig, command: str) -> str:
     """The file that `vllm serve --config` takes, with what each value would be without it, and why it is not.
+
+    `command` is what runs it, for its first lines.
 
     Raises:
         BadUsage: this version of vLLM reads no such file.
@@ -31,11 +45,11 @@ def vllm_yaml(config: RuntimeConfig) -> str:
     if number < version_of(since):
         hint = f"this line does the same: {vllm_command(config)}"
         raise BadUsage(f"vLLM {settings.version} has no --config, {since} is the first that has", hint=hint)
-    model = "" if number >= version_of(table()["model_in_file"]) else f" {shlex.quote(config.model)}"
-    lines = [*_header(config, settings, f"vllm serve{model} --config FILE.yaml"), ""]
-    lines += [] if model else ["# what was negotiated for", _pair("model", config.model)]
+    lines = [*map(comment, (*about(config, f"vLLM {settings.version}", settings.notes), f"run: {command}")), ""]
+    if not model_word(config):
+        lines += ["# what was negotiated for", as_yaml({"model": config.model}).rstrip()]
     for each in settings.options:
-        lines += [comment(reason_of(each)), _pair(each.option, each.value)]
+        lines += [comment(reason_of(each)), as_yaml({each.option: each.value}).rstrip()]
     return "\n".join(lines) + "\n"
 
 
@@ -63,31 +77,13 @@ def own_format(config: RuntimeConfig) -> RuntimeConfig | None:
     return replace(config, **values, requires=(), budget=own.budget, decisions=tuple(decisions))
 
 
-def about(config: RuntimeConfig, settings: Settings) -> Iterator[str]:
+def about(config: RuntimeConfig, engine: str, notes: tuple[str, ...] = ()) -> Iterator[str]:
     """What a file says of itself: what it is for, what could not be passed on, what the user should doubt."""
-    device = f"{config.device_type} device {config.device}" if config.device else f"a {config.device_type} device"
-    yield f"{config.model} on {device}, vLLM {settings.version}; by vllm-probe {config.tool_version}"
-    yield from settings.notes
-    yield from (f"note: {warning}" for warning in config.warnings)
+    device = f"{config.device} ({config.device_type})" if config.device else f"a device of type {config.device_type}"
+    yield f"{config.model} on {device}, {engine}; by vllm-probe {config.tool_version}"
+    yield from (f"note: {note}" for note in (*notes, *config.warnings))
 
 
 def as_model(config: RuntimeConfig) -> RuntimeConfig:
     """`config` with its model in a form that means the same from every folder."""
     return replace(config, model=str(Path(config.model).resolve())) if Path(config.model).exists() else config
-
-
-def comment(text: str) -> str:
-    """`text` as one line of comment, whatever it holds."""
-    return f"# {' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())}"
-
-
-def _header(config: RuntimeConfig, settings: Settings, command: str) -> Iterator[str]:
-    env = [f"{name}={value}" for name, value in settings.env.items()]
-    yield from map(comment, about(config, settings))
-    yield comment(f"run: {' '.join([*env, command])}")
-
-
-def _pair(key: str, value: str | float | bool) -> str:
-    import yaml
-
-    return yaml.safe_dump({key: value}, width=float("inf"), allow_unicode=True).rstrip("\n")

@@ -1,0 +1,35 @@
+"""Text of the exported files: comments and YAML, safe whatever a config holds."""
+
+from typing import Any
+
+
+def comment(text: str) -> str:
+    """`text` as one line of comment."""
+    return f"# {' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())}"
+
+
+def as_yaml(*documents: Any) -> str:
+    """YAML in the order of the documents' keys, without anchors; several documents each begin with `---`."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as a block."""
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return str(
+        yaml.dump_all(
+            documents,
+            Dumper=Dumper,
+            sort_keys=False,
+            width=float("inf"),
+            allow_unicode=True,
+            explicit_start=len(documents) > 1,
+        )
+    )
