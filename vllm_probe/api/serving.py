@@ -6,17 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from vllm_probe.api.looking import discover, judged_devices, naming, open_host
+from vllm_probe.api.exporting import read_config
+from vllm_probe.api.looking import discover, judged_devices, open_host
 from vllm_probe.api.negotiating import negotiate, refusal
-from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel, UnsupportedVersion
+from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
+    from vllm_probe.core.device import Device
     from vllm_probe.core.system import Host
     from vllm_probe.runtime.engine import Engine
     from vllm_probe.runtime.executor.embedder import LoadFormat
     from vllm_probe.runtime.server.app import ServerOptions
+    from vllm_probe.vendors.registry import PortableDeviceManager
     from vllm_probe.vendors.torchbase import TorchAdapter
 
 OnBusy: TypeAlias = Literal["wait", "fallback", "fail"]
@@ -34,6 +37,7 @@ def serving_config(
 
     Raises:
         UnreadableFile, InvalidJson, SchemaViolation: there is no config, or it cannot be used.
+        DeviceUnavailable: the bundled runtime cannot serve from the device that is wanted.
         WeightsUnavailable: the weights of the model are neither here nor on the hub.
         HubUnreachable, HubRefused: the hub had to be asked for them.
         DoesNotFit: it would not boot.
@@ -44,18 +48,22 @@ def serving_config(
     wanted = {key: value for key, value in wanted.items() if value is not None}
     if "device" in wanted:
         manager = discover(host)
-        wanted["device"] = select_device(judged_devices(manager), wanted["device"], manager).id
+        device = select_device(judged_devices(manager), wanted["device"], manager)
+        wanted["device"] = device.id
+        if wanted.get("engine") != "vllm":
+            _on_torch(device, manager)  # before a device is measured that cannot serve
     path = Path(source or "runtime.json")
     if source and path.suffix == ".json" and not path.exists():
         hint = "give a runtime config (`vllm-probe negotiate` writes one) or a model: its name, or a folder"
         raise UnreadableFile(f"there is no file {path}", hint=hint)
     if source and not (path.suffix == ".json" and path.is_file()):
-        resolve_model(source, host, for_serving=load_format != "dummy")
-        config = negotiate(source, host, **wanted)
+        if wanted.get("engine") != "vllm":
+            resolve_model(source, host, for_serving=load_format != "dummy")
+        config = negotiate(source, host, **_version(wanted.get("engine"), host), **wanted)
     elif path.is_file():
         config = _read_config(path, host, wanted)
-        require_bundled(config)
-        resolve_model(config.model, host, for_serving=load_format != "dummy")
+        if config.engine == "bundled":
+            resolve_model(config.model, host, for_serving=load_format != "dummy")
     else:
         hint = "run `vllm-probe negotiate --model MODEL` first, or `vllm-probe serve MODEL`"
         raise UnreadableFile(f"there is no {path} here", hint=hint)
@@ -105,13 +113,18 @@ def serving_adapter(config: "RuntimeConfig", host: "Host") -> "TorchAdapter":
         DeviceUnavailable: there is none, or it computes without torch, which the bundled runtime needs.
     """
     from vllm_probe.detect.select import select_device
-    from vllm_probe.vendors.torchbase import TorchAdapter
 
     manager = discover(host)
-    adapter = manager.adapter_for(select_device(judged_devices(manager), config.device, manager))
+    return _on_torch(select_device(judged_devices(manager), config.device, manager), manager)
+
+
+def _on_torch(device: "Device", manager: "PortableDeviceManager") -> "TorchAdapter":
+    from vllm_probe.vendors.torchbase import TorchAdapter
+
+    adapter = manager.adapter_for(device)
     if not isinstance(adapter, TorchAdapter):
         raise DeviceUnavailable(
-            f"the adapter of {config.device} computes without torch: it can be benched and checked, not served from",
+            f"the adapter of {device.id} computes without torch: it can be benched and checked, not served from",
             hint="take another --device, such as cpu",
         )
     return adapter
@@ -176,15 +189,15 @@ def serve(  # noqa: PLR0913 - what a server needs
     from vllm_probe.runtime.server.lifecycle import bind
 
     with bind(options.host, options.port) as listener:
-        admitted = _admitted(config, host, on_busy, busy_timeout_s)
-        engine = load_runtime(admitted, host, progress, load_format=load_format)
+        free = admitted(config, host, on_busy, busy_timeout_s)
+        engine = load_runtime(free, host, progress, load_format=load_format)
         try:
             return run(engine, options, listener, on_ready)
         finally:
             engine.close()
 
 
-def _admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: float) -> "RuntimeConfig":
+def admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: float) -> "RuntimeConfig":
     """`config` once its device is free, or one for the next usable device."""
     from vllm_probe.detect.select import default_device, select_device
     from vllm_probe.vendors.health import DriverHealthMonitor
@@ -206,28 +219,34 @@ def _admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s:
             hint="free the memory, raise --busy-timeout, or take another --device",
         )
     _log.warning("%s is busy (%s): falling back to %s", on.id, "; ".join(health.reasons), other.id)
-    return _admitted(negotiate(config.model, host, device=other.id, pins=_pins(config)), host, "fail", 0.0)
+    again = negotiate(config.model, host, device=other.id, engine=config.engine, pins=_pins(config))
+    return admitted(again, host, "fail", 0.0)
 
 
 def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeConfig":
     """The config in `path`, or a new one where that does not hold here or is not what is `wanted`."""
-    from vllm_probe.core.codec import from_json
-    from vllm_probe.core.config import RuntimeConfig
-    from vllm_probe.core.files import read_json
     from vllm_probe.host.fingerprint import host_fingerprint
 
-    with naming(path, "runtime"):
-        config = from_json(RuntimeConfig, read_json(path))
-    if not config.schema_version.startswith("1."):
-        message = f"{path} is a runtime config of version {config.schema_version}"
-        raise UnsupportedVersion(message, hint="this release reads version 1: update vllm-probe")
+    config = read_config(path)
     changed = [f"{key} {value} is asked for" for key, value in wanted.items() if getattr(config, key) != value]
     if config.host_fingerprint != host_fingerprint(host):
         changed.append("it was made on another machine")
     if not changed:
         return config
     _log.warning("%s is negotiated again: %s", path, " and ".join(changed))
-    return negotiate(config.model, host, **{"engine": config.engine, "pins": _pins(config), **wanted})
+    engine = wanted.get("engine", config.engine)
+    again = {**_version(engine, host), "pins": _pins(config), **wanted, "engine": engine}
+    return negotiate(config.model, host, **again)
+
+
+def _version(engine: str | None, host: "Host") -> dict[str, Any]:
+    """The version of an engine that is installed apart, for its memory law."""
+    if engine != "vllm":
+        return {}
+    from vllm_probe.api.serving_vllm import installed_vllm
+
+    version = installed_vllm(host).version
+    return {"engine_version": version} if version else {}
 
 
 def _pins(config: "RuntimeConfig") -> dict[str, Any]:

@@ -5,26 +5,64 @@ vLLM runs on one kind of device: that of the plug-in beside it, else the one tha
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
 
 from vllm_probe.core.device import Choice, Device, Software
 from vllm_probe.core.system import Host
 from vllm_probe.detect.select import unfit
 from vllm_probe.detect.stack import build_tag, table, vendor_of
+from vllm_probe.vendors.software import installed
 
 _LAST = 1 << 16
 
 
-def vllm_vendor(host: Host, software: Software) -> str | None:
-    """The vendor that the installed vLLM is for, null when there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A vLLM that can be started.
 
-    A wheel of PyPI has no tag and is for CUDA, a CPU build always has one (vLLM's setup.py); what has no tag and torch
-    for ROCm or XPU beside it was built from source for that.
+    Attributes:
+        program: path of `vllm`.
+        version: its version, null when nothing beside it says that.
+        vendor: the vendor that it was built for, null when its version is not known.
+    """
+
+    program: str
+    version: str | None
+    vendor: str | None
+
+
+def find_vllm(host: Host) -> Installed | None:
+    """The vLLM of this interpreter's environment, else the one on PATH; null when there is neither."""
+    own = host.platform().site_packages
+    if installed(host, "vllm"):
+        folders = dict.fromkeys(str(PurePath(site).parents[2] / "bin" / "vllm") for site in own if site.count("/") > 2)
+        if program := next(filter(host.exists, folders), None):
+            return _installed(host, program, own)
+    program = host.which("vllm")
+    if program is None:
+        return None
+    real = PurePath(program).parent / (host.readlink(program) or program)
+    return _installed(host, program, host.glob(f"{real.parents[1]}/lib/python3*/site-packages"))
+
+
+def _installed(host: Host, program: str, sites: Sequence[str]) -> Installed:
+    software = Software(torch=installed(host, "torch", sites), vllm=installed(host, "vllm", sites))
+    return Installed(program=program, version=software.vllm, vendor=vllm_vendor(host, software, sites))
+
+
+def vllm_vendor(host: Host, software: Software, sites: Sequence[str] | None = None) -> str | None:
+    """The vendor that the installed vLLM is for, null when there is none; `sites` hold it.
+
+    A wheel of PyPI has no tag and is for CUDA, a CPU build always has one (vLLM's setup.py) or is a package of its own;
+    what has no tag and torch for ROCm or XPU beside it was built from source for that.
     """
     if software.vllm is None:
         return None
     for vendor, record in table()["vendors"].items():
         if "package" in record and any(
-            host.glob(f"{site}/{record['package']}-*.dist-info") for site in host.platform().site_packages
+            host.glob(f"{site}/{record['package']}-*.dist-info")
+            for site in (host.platform().site_packages if sites is None else sites)
         ):
             return str(vendor)
     own, beside = (vendor_of(build_tag(version) or "") for version in (software.vllm, software.torch))

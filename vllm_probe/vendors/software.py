@@ -1,6 +1,7 @@
 """What would run a model here, read from the files of installed distributions and never imported."""
 
 import re
+from collections.abc import Sequence
 
 from vllm_probe.core.device import Software
 from vllm_probe.core.system import Host
@@ -22,9 +23,12 @@ def read_software(host: Host) -> Software:
     )
 
 
-def installed(host: Host, name: str) -> str | None:
-    """Version of the distribution `name` with its build tag, or null when no site-packages folder holds it."""
-    for site in host.platform().site_packages:
+def installed(host: Host, name: str, sites: Sequence[str] | None = None) -> str | None:
+    """Version of the distribution `name` with its build tag, or null when no site-packages folder holds it.
+
+    `sites` are the folders, those of this interpreter by default.
+    """
+    for site in host.platform().site_packages if sites is None else sites:
         version = parse_version_file(host.read_text(f"{site}/{_VERSION_FILES[name]}") or "")
         if version:
             return version

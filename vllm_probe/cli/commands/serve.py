@@ -69,6 +69,7 @@ def serve(
     A model that has no config yet is negotiated first, and one made on another machine is negotiated again.
     """
     from vllm_probe import api
+    from vllm_probe.cli.streams import write
     from vllm_probe.core.errors import BadUsage
 
     terminal = ctx.obj
@@ -79,8 +80,20 @@ def serve(
         hint = "give one; without --api-key and VLLM_API_KEY the server asks for none"
         raise BadUsage("empty API key", hint=hint)
     config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
-    api.require_bundled(config)
     config = api.compiling(config, compiles=compiles)
+    if config.engine == "vllm":
+        if reject_token_input:
+            raise BadUsage("vLLM has no --reject-token-input", hint="leave it out, or take --engine bundled")
+        run = api.vllm_run(
+            config if dry_run else api.admitted(config, terminal.host, on_busy, busy_timeout),
+            terminal.host,
+            _vllm_options(host, port, load_format, served_model_name or []),
+        )
+        terminal.say(f"{'would run' if dry_run else 'running'} {run.line('FILE.yaml')}")
+        if dry_run:
+            write(run.text)
+            return 0
+        return api.serve_vllm(run, terminal.host, api_key=api_key)
     if dry_run:
         api.serving_adapter(config, terminal.host)
         terminal.emit(config, as_json=False, renderer="config")
@@ -114,6 +127,12 @@ def serve(
             progress=progress,
             on_ready=announce,
         )
+
+
+def _vllm_options(host: str, port: int, load_format: str, names: list[str]) -> tuple[str, ...]:
+    options = ["--host", host, "--port", str(port)]
+    options += [] if load_format == "auto" else ["--load-format", load_format]
+    return tuple([*options, "--served-model-name", *names] if names else options)
 
 
 def _example(url: str, names: tuple[str, ...], api_key: str | None, asked: str) -> str:

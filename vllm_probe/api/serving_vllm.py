@@ -1,0 +1,133 @@
+"""Serving with real vLLM: the config as its file, its process as our child."""
+
+import logging
+import shlex
+import signal
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from vllm_probe.api.exporting import exportable
+from vllm_probe.api.looking import discover, judged_devices
+from vllm_probe.core.errors import CommandMissing, DeviceUnavailable
+
+if TYPE_CHECKING:
+    from vllm_probe.core.config import RuntimeConfig
+    from vllm_probe.core.device import Device
+    from vllm_probe.core.system import Child, Host
+    from vllm_probe.detect.engine_pick import Installed
+
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmRun:
+    """What would be run: a program, its arguments before the file of `--config` and after it, that file, variables."""
+
+    program: str
+    model: tuple[str, ...]
+    text: str
+    options: tuple[str, ...]
+    env: dict[str, str]
+
+    def argv(self, file: str) -> list[str]:
+        """The command line with `file` as the config."""
+        return [self.program, "serve", *self.model, "--config", file, *self.options]
+
+    def line(self, file: str) -> str:
+        """The same as a shell takes it."""
+        return " ".join([*(f"{name}={value}" for name, value in self.env.items()), shlex.join(self.argv(file))])
+
+
+def installed_vllm(host: "Host") -> "Installed":
+    """The vLLM that would be started.
+
+    Raises:
+        CommandMissing: there is none.
+    """
+    from vllm_probe.detect.engine_pick import find_vllm
+
+    found = find_vllm(host)
+    if found is None:
+        hint = (
+            "install it as https://docs.vllm.ai says for the device, or run it in a container: vllm-probe export docker"
+        )
+        raise CommandMissing("vLLM is not installed here, and no `vllm` is on PATH", hint=hint)
+    return found
+
+
+def vllm_run(config: "RuntimeConfig", host: "Host", options: tuple[str, ...]) -> VllmRun:
+    """How the vLLM that is installed here is started with `config` on its device, with `options` behind the config.
+
+    Raises:
+        CommandMissing: no vLLM is installed.
+        DeviceUnavailable: it was built for another vendor's devices.
+        DeviceNotFound: the config's device is not here.
+        DoesNotFit, WeightsUnavailable: the config cannot be exported.
+    """
+    from vllm_probe.detect.select import select_device
+    from vllm_probe.export.container import device_mask
+    from vllm_probe.export.options import settings_of, version_of
+    from vllm_probe.export.vllm import model_word, vllm_serve, vllm_yaml
+
+    found, config, manager = installed_vllm(host), exportable(config), discover(host)
+    device = select_device(judged_devices(manager), config.device, manager)
+    _check_build(found, device)
+    if found.version:
+        if version_of(found.version)[:2] != version_of(config.engine_version)[:2]:
+            _log.warning(
+                "the config is for vLLM %s, %s is installed: options are written for that one; "
+                "negotiate with --engine-version %s for its memory law",
+                *(config.engine_version, found.version, found.version.partition("+")[0]),
+            )
+        config = replace(config, engine_version=found.version)
+    masks = {name: value for name, value in device_mask(config, device).items() if host.env(name) is None}
+    return VllmRun(
+        program=found.program,
+        model=model_word(config),
+        text=vllm_yaml(config, vllm_serve(config, "FILE.yaml")),
+        options=options,
+        env=settings_of(config).env | masks,
+    )
+
+
+def serve_vllm(run: VllmRun, host: "Host", *, api_key: str | None = None) -> int:
+    """Runs vLLM until it ends, passing signals on to it; its exit code, or 128 and the signal that killed it."""
+    env = run.env | ({"VLLM_API_KEY": api_key} if api_key else {})
+    with TemporaryDirectory(prefix="vllm-probe-") as folder, ExitStack() as until_end:
+        file = Path(folder) / "vllm.yaml"
+        file.write_text(run.text, encoding="utf-8")
+        children: list[Child] = []
+        for name in _FORWARDED:
+            _forward(name, children, until_end)
+        children.append(host.launch(run.argv(str(file)), env))
+        code = children[0].wait() or 0
+    return code if code >= 0 else 128 - code
+
+
+def _forward(name: str, children: "list[Child]", until_end: ExitStack) -> None:
+    number = getattr(signal, name, None)
+    if number is None:
+        return
+
+    def pass_on(received: int, _frame: object) -> None:
+        for child in children:
+            child.signal(received)
+
+    until_end.callback(signal.signal, number, signal.signal(number, pass_on))
+
+
+def _check_build(found: "Installed", device: "Device") -> None:
+    if found.vendor is None:
+        _log.warning(
+            "nothing beside %s says which vLLM it is: whether it runs on %s is not known", found.program, device.id
+        )
+    elif found.vendor != device.vendor:
+        message = (
+            f"vLLM {found.version} at {found.program} is built for {found.vendor}, {device.id} is {device.vendor}'s"
+        )
+        hint = f"install the build for {device.vendor}, run its image (vllm-probe export docker), or take --device"
+        raise DeviceUnavailable(message, hint=f"{hint} {found.vendor}")
