@@ -100,11 +100,11 @@ def excluded(row: dict[str, Any], spec: ModelSpec | None) -> str | None:
 
 
 def _contradicts(row: dict[str, Any]) -> bool:
-    """Whether total x share less weights, activation and the rest is not the logged KV memory, up to 0.3 GiB."""
+    """Whether total x share less weights, activation and the rest is not the logged KV memory, up to 0.5 GiB."""
     keys = ("gpu_mem_gib", "gpu_memory_utilization", "weights_gib", "activation_gib", "nontorch_gib", "kv_avail_gib")
     total, share, *parts = (row.get(key) for key in keys)
     stated = total and share and None not in parts
-    return bool(stated) and abs(total * share - sum(parts)) > 0.3
+    return bool(stated) and abs(total * share - sum(parts)) > 0.5
 
 
 def spec_of(model: str | None, quantization: str | None = None) -> ModelSpec | None:

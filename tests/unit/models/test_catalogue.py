@@ -66,7 +66,7 @@ PARTIAL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the collection of public configs is not beside the repository")
-@pytest.mark.parametrize("name", catalogue.entries())
+@pytest.mark.parametrize("name", sorted({path.stem for path in SHARED.glob("*.json")} & {*catalogue.entries()}))
 def test_an_entry_agrees_with_the_public_config(name: str) -> None:
     spec = catalogue.load(name)
     config = json.loads((SHARED / f"{name}.json").read_text()) | PARTIAL.get(name, {})
