@@ -56,3 +56,10 @@ def test_what_to_compare_with_is_read_before_anything_is_measured(cli: Cli) -> N
         assert (ended.code, ended.error) == (2, error)
     assert cli("bench", "--device", "all", "--compare", "old.json", plugins="null").error == "bad-usage"
     assert not Path("new.json").exists()
+
+
+def test_a_baseline_of_another_device_is_said_to_be(cli: Cli) -> None:
+    baseline = json.loads(Path("old.json").read_text())
+    Path("old.json").write_text(json.dumps(baseline | {"device": baseline["device"] | {"name": "H100"}}))
+    command = ("bench", "--device", "null", "--only", "memory", "--compare", "old.json")
+    assert "is of another device: H100, this is" in cli(*command, plugins="null").err

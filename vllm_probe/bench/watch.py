@@ -7,6 +7,7 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from vllm_probe.core.adapter import HardwareAdapter
+from vllm_probe.core.capability import HELD_DOWN
 from vllm_probe.core.primitive import Telemetry
 
 _INTERVAL_S = 0.1
@@ -73,5 +74,5 @@ def sum_up(rounds: Sequence[Sequence[Telemetry]]) -> Seen:
         clock_mhz=fmean(clocks) if clocks else None,
         lowest_mhz=min(clocks, default=None),
         highest_mhz=max(clocks, default=None),
-        held_down=f"held down by {', '.join(found)}" if found else None,
+        held_down=f"{HELD_DOWN} {', '.join(found)}" if found else None,
     )

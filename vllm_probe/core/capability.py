@@ -10,6 +10,8 @@ Source: TypeAlias = Literal["measured", "queried", "datasheet", "derived"]
 Status: TypeAlias = Literal["measured", "unsupported", "error", "skipped", "noisy", "suspect", "throttled"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Judgement: TypeAlias = Literal["normal", "low", "suspect"]
+HELD_DOWN = "held down by"
+"""How the reason of a value begins that the device itself kept low, by heat for instance, and not other work on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ class Dma:
         max_concurrent_small_transfers: transfers of 1 MiB worth overlapping.
         duplex_gain: rate of both directions at once over that of the faster one alone.
         cpu_bypass: whether a transfer from pinned memory goes on while the processor does something else.
+        copy_compute_slowdown: time of a transfer and matrix products at once over that of the longer of them alone.
         peer_gb_s: from one device to another past the host.
     """
 
@@ -181,6 +184,7 @@ class Dma:
     max_concurrent_small_transfers: Natural | None = None
     duplex_gain: Rate | None = None
     cpu_bypass: bool | None = None
+    copy_compute_slowdown: Rate | None = None
     peer_gb_s: Rate | None = None
 
 

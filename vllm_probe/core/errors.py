@@ -58,7 +58,7 @@ class DeviceBusy(AnswerIsNo):
 
 
 class Slower(AnswerIsNo):
-    """A measured value is slower than in the document that it was compared with."""
+    """A measured value is slower than in the document that it was compared with, or cannot be measured any more."""
 
     code = "slower"
 

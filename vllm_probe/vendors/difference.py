@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from vllm_probe.core import codec
-from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.core.capability import HELD_DOWN, Capability, Measurement
 from vllm_probe.core.values import JsonValue
 
 Outcome: TypeAlias = Literal["SAME", "FASTER", "SLOWER", "AMBIGUOUS"]
@@ -16,6 +16,7 @@ _ABOUT = {"schema_version", "created_at", "tool_version", "host_fingerprint", "u
 _THRESHOLD = 0.05
 """Smallest change that counts, as SuperBench's rule for a defect:
 https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis."""
+_FAILED = {"error", "unsupported"}
 _QUANTITY = re.compile(r"[_/](gb_s|gflops|us|bytes|ratio|gain)$|^/cache/|curve/\d+$")
 """Pointers of rates, times, sizes and ratios; of a count, a list or a width the quotient says nothing."""
 
@@ -66,13 +67,16 @@ class _Leaf(NamedTuple):
     about: Measurement | None
 
 
-_ABSENT = _Leaf(None, None)
-
-
 def compare(old_name: str, old: Capability, new_name: str, new: Capability) -> Difference:
     """What `new` says differently from `old`; a value that neither has is in neither list."""
     before, after = _values(old), _values(new)
-    both = {pointer: (before.get(pointer, _ABSENT), after.get(pointer, _ABSENT)) for pointer in before | after}
+    both = {
+        pointer: tuple(
+            leaves.get(pointer) or _Leaf(None, document.measurements.get(pointer))
+            for leaves, document in ((before, old), (after, new))
+        )
+        for pointer in before | after
+    }
     changed = sorted((pointer for pointer, (a, b) in both.items() if a.value != b.value), key=_order)
     changes = tuple(_change(pointer, *both[pointer]) for pointer in changed)
     return Difference(old=old_name, new=new_name, same=len(both) - len(changes), changes=changes)
@@ -93,19 +97,33 @@ def _number(value: JsonValue) -> float | None:
 def _outcome(old: _Leaf, new: _Leaf, ratio: float | None) -> Outcome | None:
     """Better or worse where the ranges of the rounds are further apart than the threshold.
 
-    A value that is doubtful in either document is ambiguous unless it stays within the threshold.
+    A value that is doubtful in either document is ambiguous unless it stays within the threshold. What holds down the
+    device itself, as heat does, is no doubt about it. What cannot be measured any more is slower.
     """
     if old.about is None or new.about is None or not (old.about.samples or new.about.samples):
         return None
+    if new.value is None and old.about.status == "measured" and new.about.status in _FAILED:
+        return "SLOWER"
     if ratio is None:
         return "AMBIGUOUS"
     gain = 1 / ratio if new.about.unit == "us" else ratio
     if abs(gain - 1) <= _THRESHOLD:
         return "SAME"
     uncertainty = (_half_range(old.about) + gain * _half_range(new.about)) / 100
-    if {old.about.status, new.about.status} != {"measured"} or abs(gain - 1) - uncertainty <= _THRESHOLD:
+    if (
+        not (_is_sure(old.about) and (_is_sure(new.about) or (gain < 1 and _is_held_down(new.about))))
+        or abs(gain - 1) - uncertainty <= _THRESHOLD
+    ):
         return "AMBIGUOUS"
     return "FASTER" if gain > 1 else "SLOWER"
+
+
+def _is_sure(about: Measurement) -> bool:
+    return about.status == "measured"
+
+
+def _is_held_down(about: Measurement) -> bool:
+    return about.status == "throttled" and (about.reason or "").startswith(HELD_DOWN)
 
 
 def _half_range(about: Measurement) -> float:

@@ -86,6 +86,24 @@ def test_wide_rounds_and_doubtful_values_decide_nothing() -> None:
     assert outcome(timed(100.0), timed(98.0, status="noisy")) == "SAME"
 
 
+def test_what_heat_holds_down_is_slower_and_what_other_work_does_is_not() -> None:
+    assert outcome(timed(100.0), timed(50.0, status="throttled", reason="held down by thermal")) == "SLOWER"
+    assert (
+        outcome(timed(100.0), timed(50.0, status="throttled", reason="threads had 40 % of the processor"))
+        == "AMBIGUOUS"
+    )
+    assert outcome(timed(100.0), timed(200.0, status="throttled", reason="held down by thermal")) == "AMBIGUOUS"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [("error", "SLOWER"), ("unsupported", "SLOWER"), ("skipped", "AMBIGUOUS")]
+)
+def test_what_fails_now_is_slower_and_what_was_left_out_is_not(status: str, expected: str) -> None:
+    note = {"/memory/read_gb_s": {"source": "measured", "status": status, "reason": "the device went away"}}
+    lost = document(memory={"read_gb_s": None}, schema_version="2.0", measurements=note)
+    assert outcome(timed(100.0), lost) == expected
+
+
 def test_of_a_time_less_is_faster() -> None:
     assert outcome(timed(100.0, unit="us"), timed(50.0, unit="us")) == "FASTER"
     assert outcome(timed(50.0, unit="us"), timed(100.0, unit="us")) == "SLOWER"

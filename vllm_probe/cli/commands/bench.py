@@ -118,12 +118,15 @@ def _judge(ctx: typer.Context, baseline: "tuple[str, Capability]", made: "Capabi
     from vllm_probe.vendors.difference import compare
 
     found = compare(*baseline, "this run", made)
+    names = baseline[1].device.name, made.device.name
+    if None not in names and names[0] != names[1]:
+        ctx.obj.say(f"warning: {baseline[0]} is of another device: {names[0]}, this is {names[1]}")
     if not as_json:
         from vllm_probe.cli.render import difference
 
         ctx.obj.show(difference.render(found))
     if slower := [change.pointer for change in found.changes if change.outcome == "SLOWER"]:
-        message = f"{len(slower)} of the measured values are slower than in {baseline[0]}: {', '.join(slower)}"
+        message = f"{len(slower)} of the measured values are slower than in {baseline[0]}, or gone: {', '.join(slower)}"
         raise Slower(message, hint="run it again on an idle machine; `vllm-probe doctor` looks for throttling")
 
 
