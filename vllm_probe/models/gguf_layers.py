@@ -5,6 +5,7 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.models.facts import Facts
 
 _FULL_EVERY = 4  # where full_attention_interval is not stated (llama.cpp, src/llama-model.cpp)
+_MAIN = ("sliding_attention", "full_attention")  # the kind whose heads the config states for the model
 _PATTERN = "attention.sliding_window_pattern"
 
 
@@ -17,16 +18,16 @@ def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
     """
     config = _kinds(facts, layers)
     kinds = config.get("layer_types") or ["full_attention"] * layers
-    main = "sliding_attention" if "sliding_attention" in kinds else "full_attention"
+    main = next((kind for kind in _MAIN if kind in kinds), kinds[0])
     heads = _by_kind(facts, "attention.head_count", kinds)
     kv_heads = _by_kind(facts, "attention.head_count_kv", kinds) or heads
     widths = _by_kind(facts, "feed_forward_length", ["any"] * layers)
     config["num_attention_heads"] = heads.get(main)
     config["num_key_value_heads"] = kv_heads.get(main)
     config["intermediate_size"] = widths.get("any")
-    if any(count != heads[main] for count in heads.values()):
+    if any(count != heads.get(main) for count in heads.values()):
         raise _differing(facts, "attention.head_count")
-    if kv_heads.get("full_attention") != kv_heads.get(main):
+    if kv_heads.get("full_attention", kv_heads.get(main)) != kv_heads.get(main):
         config["num_global_key_value_heads"] = kv_heads.get("full_attention")
     return config | (_latent(facts) if facts.values.get("attention.kv_lora_rank") else _head_widths(facts))
 

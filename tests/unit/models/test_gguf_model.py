@@ -397,6 +397,13 @@ def test_equal_numbers_for_every_layer_are_one_number(tmp_path: Path) -> None:
     assert (spec.num_heads, spec.num_kv_heads, spec.intermediate_size) == (4, 2, 24)
 
 
+def test_a_hybrid_may_have_no_full_layer(tmp_path: Path) -> None:
+    _, architecture, values, tensors = PAIRS["qwen35moe"]
+    spec = read(tmp_path, architecture, values | {"block_count": 3}, tensors)
+    assert [(group.kind, group.num_layers) for group in spec.attention_groups] == [("linear", 3)]
+    assert (spec.num_heads, spec.num_kv_heads) == (4, 2)
+
+
 def test_an_unknown_architecture_and_a_file_without_a_vocabulary_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="'mamba'") as caught:
         read(tmp_path, "mamba", {}, {})
