@@ -145,7 +145,8 @@ class Requirements:
         sparse attention in 8 bits, `fp8_ds_mla` of vllm/v1/kv_cache_interface.py, positions keep 16 bits.
         """
         spec = self.spec
-        group = group or next(group for group in groups_of(spec) if group.kind != "linear")
+        groups = groups_of(spec)
+        group = group or next((group for group in groups if group.kind != "linear"), groups[0])
         if spec.is_encoder or group.kind == "linear":
             return 0
         if spec.mla and group.index_top and width == 1 and group.kind == "full":

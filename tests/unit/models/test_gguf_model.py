@@ -402,6 +402,7 @@ def test_a_hybrid_may_have_no_full_layer(tmp_path: Path) -> None:
     spec = read(tmp_path, architecture, values | {"block_count": 3}, tensors)
     assert [(group.kind, group.num_layers) for group in spec.attention_groups] == [("linear", 3)]
     assert (spec.num_heads, spec.num_kv_heads) == (4, 2)
+    assert (analyse(spec).kv_bytes_per_layer(2), analyse(spec).kv_bytes_per_token(2)) == (0, 0)
 
 
 def test_an_unknown_architecture_and_a_file_without_a_vocabulary_are_refused(tmp_path: Path) -> None:
