@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from vllm_probe.core.model import MlaShape
 from vllm_probe.core.units import GIB
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
@@ -55,11 +56,16 @@ def sizes_of(case: Case, candidate: Candidate, shape: Shape) -> dict[str, float]
         "expert_width": moe.num_active * (max(inner, hidden) + max(2 * inner, hidden)) if moe else 0,
         "packed_expert_width": 3 * hidden * moe.num_active if moe else 0,
         "latent_tokens": min(max(8 * longest, 64 * shape.seqs), 65536) if latent else 0,
-        "latent_width": spec.num_heads / ranks * (latent.nope_dim + latent.v_dim) if latent else 0,
+        "latent_width": spec.num_heads / ranks * _unfolded(latent) if latent else 0,
         "tower_gib": GIB if has_tower else 0,
         "tower_tokens": shape.tokens if has_tower else 0,
         "graph_share": graphs / _ALL_GRAPHS,
     }
+
+
+def _unfolded(latent: MlaShape) -> int:
+    """Width of a head's keys and values unfolded from a latent, and of the keys joined with their rotated part."""
+    return latent.nope_dim + latent.v_dim + latent.nope_dim + latent.rope_dim
 
 
 def has_packed_experts(weights: WeightFormat, parts: Mapping[str, str]) -> bool:

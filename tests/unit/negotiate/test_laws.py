@@ -9,7 +9,7 @@ import pytest
 
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.errors import BadUsage
-from vllm_probe.negotiate.laws import band, by_device, device_row, table
+from vllm_probe.negotiate.laws import band, by_device, card_of, device_row, server_defaults, table
 
 FOLDER = Path(inspect.getfile(band)).parent
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -106,3 +106,51 @@ def test_no_rule_of_a_device_type_stands_in_code(path: Path) -> None:
 def test_the_block_size_of_a_device_type_is_one_that_it_takes(name: str) -> None:
     row = table("devices")[name]
     assert row["block_size"] in row["block_sizes"] == sorted(row["block_sizes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        ("NVIDIA H100 SXM 80GB", 79.19), ("H100-80GB", 79.19), ("A100-40GB", 39.5), ("NVIDIA A100 SXM 80GB", 79.15),
+        ("NVIDIA GeForce RTX 4090", 23.64), ("NVIDIA A10", 22.06), ("Ascend 910B 64GB", 61.27), ("GH200-96GB", 94.5),
+    ],
+)  # fmt: skip
+def test_a_card_has_what_an_engine_sees_of_it(name: str, gib: float) -> None:
+    card = card_of(name)
+    assert card is not None
+    assert card["gib"] == gib
+
+
+@pytest.mark.parametrize("name", ["", "Radeon RX 7600", "NVIDIA GeForce RTX 3060", "A1000", "Huawei Ascend 310"])
+def test_a_card_that_is_not_listed_has_no_row(name: str) -> None:
+    assert card_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "gib", "arch", "tokens", "seqs"),
+    [
+        ("0.19.0", 79.19, "sm_90", 8192, 1024), ("0.19.0", 79.15, "sm_80", 2048, 256),
+        ("0.33", 191.98, "gfx942", 16384, 1024),
+        ("0.33", 23.64, "sm_89", 2048, 256), ("0.6.3", 79.19, "sm_90", 2048, 256), ("0.30", 119.6, "sm_121", 2048, 256),
+    ],
+)  # fmt: skip
+def test_the_servers_batch_is_the_default_of_version_and_card(
+    version: str, gib: float, arch: str, tokens: int, seqs: int
+) -> None:
+    found = server_defaults(version, round(gib * (1 << 30)), arch)
+    assert found == {"max_num_batched_tokens": tokens, "max_num_seqs": seqs}
+
+
+@pytest.mark.parametrize(
+    ("version", "value"),
+    [("0.20", "blocks"), ("0.20.1", "blocks"), ("0.20.2rc1", "concurrency"), ("0.20.2", "concurrency"),
+     ("1.0", "concurrency")],
+)  # fmt: skip
+def test_a_step_holds_to_the_patch_release(version: str, value: str) -> None:
+    assert band("vllm", version)[1]["tokens_logged"] == value
+
+
+def test_the_default_share_is_that_of_the_version() -> None:
+    assert [band("vllm", version)[1]["utilization"] for version in ("0.11", "0.19.0", "0.22", "0.33")] == [
+        0.9, 0.9, 0.92, 0.92,
+    ]  # fmt: skip
