@@ -57,6 +57,7 @@ MACHINES = [
         torch="torch-npu",
         alignment_bytes=512,
         group_width=None,
+        quantization="ascend",
     ),
     Machine(
         scene="amd-workstation",

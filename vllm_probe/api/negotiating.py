@@ -38,7 +38,8 @@ def negotiate(
         model: name or folder.
         host: machine to negotiate for, this one by default.
         capability: descriptor to use, a file or a name; else the one that describes the device, else a quick bench.
-        device: id, vendor or device type; else the picked one.
+        device: id, vendor or device type; else the picked one. An id takes that device alone, anything else (`all`
+            too) as many of its kind as the model needs.
         log: start-up log of vLLM to compare with; what the question leaves open is then as the log says it.
         wanted: fields of `negotiate.request.Request`, such as `concurrency=8` or `pins={"dtype": "float32"}`.
 
@@ -64,11 +65,12 @@ def negotiate(
         specs = [resolve_model(model, host)]
     except AmbiguousModel as error:
         family, specs = error, [resolve_model(each, host) for each in error.candidates]
-    name, document, on = _describe(host, stamp, capability, device)
+    name, document, on, devices = _describe(host, stamp, capability, None if device == "all" else device)
+    wanted = {"beside": devices if on else (), **wanted}
     if on:
-        wanted = {"device_id": on.id, "threads": on.details.get("threads"), **wanted}
-        if document.memory.total_bytes is None and wanted.get("device_memory_bytes") is None:
-            wanted["device_memory_bytes"] = on.memory.usable_bytes
+        alike = 1 if device == on.id else _alike(on, devices)
+        wanted = {"device_id": on.id, "threads": on.details.get("threads"), "num_devices": alike, **wanted}
+        document = _with_memory_of(on, document)
     if log and not family:
         return _checked(specs[0], log, host, document, stamp, {"capability_name": name, **wanted})
     if wanted.get("engine") == "vllm":
@@ -83,6 +85,18 @@ def negotiate(
             str(family), candidates=family.candidates, hint=f"name one; on {request.device_id or name}: {listed}"
         )
     return replace(configs[0], model=_lasting(model)) if request.engine == "bundled" else configs[0]
+
+
+def _with_memory_of(device: "Device", document: "Capability") -> "Capability":
+    """`document` with no more memory than `device` has, and no more usable than it has free now."""
+
+    def least(*sizes: int | None) -> int | None:
+        return min((size for size in sizes if size is not None), default=None)
+
+    described, here = document.memory, device.memory
+    total = least(described.total_bytes, here.reported_bytes)
+    usable = least(described.usable_bytes, here.usable_bytes, total)
+    return replace(document, memory=replace(described, total_bytes=total, usable_bytes=usable))
 
 
 def _checked(
@@ -169,10 +183,18 @@ def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> s
     return None
 
 
+def _alike(on: "Device", devices: "tuple[Device, ...]") -> int:
+    """Devices of this host that can share a model with `on`, itself included; a part of one shares nothing."""
+    if "/" in on.id:
+        return 1
+    kinds = [(each.vendor, each.arch, each.name) for each in devices if each.usable and each.visible]
+    return max(1, kinds.count((on.vendor, on.arch, on.name)))
+
+
 def _describe(
     host: "Host", stamp: "Stamp", capability: str | None, device: str | None
-) -> "tuple[str, Capability, Device | None]":
-    """Name and content of the descriptor to negotiate with, and the device here that it describes, if any."""
+) -> "tuple[str, Capability, Device | None, tuple[Device, ...]]":
+    """Name and content of the descriptor to negotiate with, the device here that it describes, and all devices."""
     from vllm_probe.detect.select import select_device
     from vllm_probe.vendors.descriptors import named_capability
 
@@ -180,13 +202,13 @@ def _describe(
     devices = judged_devices(manager)
     if capability is None:
         on = select_device(devices, device, manager)
-        return *_descriptor_of(host, on, manager, stamp), on
+        return *_descriptor_of(host, on, manager, stamp), on, devices
     path, document = named_capability(capability, manager, stamp.host_fingerprint)
     plugin = manager.plugin_for(document.device_type)
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
-        return str(path), document, select_device(own, device, manager)
-    return str(path), document, own[0] if own else None
+        return str(path), document, select_device(own, device, manager), devices
+    return str(path), document, own[0] if own else None, devices
 
 
 def _descriptor_of(

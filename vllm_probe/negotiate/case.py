@@ -30,6 +30,8 @@ class Case:
         total_bytes: memory that the engine sees, null when unknown.
         usable_bytes: what one process may allocate of it, null when unknown.
         warnings: doubts that arose so far.
+        division: tensor-parallel ranks and pipeline stages where none are pinned.
+        division_rule: why so many.
     """
 
     request: Request
@@ -45,6 +47,8 @@ class Case:
     total_bytes: int | None
     usable_bytes: int | None
     warnings: tuple[str, ...]
+    division: tuple[int, int] = (1, 1)
+    division_rule: str = "one device was asked for"
 
     @property
     def spec(self) -> ModelSpec:
@@ -64,12 +68,12 @@ class Case:
     @property
     def ranks(self) -> int:
         """Tensor-parallel ranks."""
-        return int(self.request.pins.get("tensor_parallel_size", 1))
+        return int(self.request.pins.get("tensor_parallel_size", self.division[0]))
 
     @property
     def stages(self) -> int:
         """Pipeline stages."""
-        return int(self.request.pins.get("pipeline_parallel_size", 1))
+        return int(self.request.pins.get("pipeline_parallel_size", self.division[1]))
 
     def pinned(self, **pins: object) -> "Case":
         """The same case with more parameters pinned."""

@@ -1,7 +1,6 @@
 """Step 3, the record: every parameter of the runtime config with the rule that set it."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
@@ -9,12 +8,16 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, limit_bytes, residual_bytes
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
+from vllm_probe.negotiate.compiling import choices_of, compile_of
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
+from vllm_probe.negotiate.parallel import roles
+from vllm_probe.negotiate.request import ranks_of
 from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
 
 _NO_CAPACITY = "the capacity is unknown: give --device-memory"
+_RAY = "--distributed-executor-backend ray"
 _NO_KV = "a prompt is computed in one step: there is no KV cache"
 
 
@@ -200,12 +203,28 @@ def _memory(record: Record, chosen: Sized) -> None:
 
 
 def _ranks(record: Record, chosen: Sized) -> None:
-    case = chosen.case
-    record.set("tensor_parallel_size", case.ranks, "one device was asked for", heads=case.spec.num_heads)
-    record.set("pipeline_parallel_size", case.stages, "one device was asked for", layers=case.spec.num_layers)
-    backend = case.device["collective_backend"] if case.ranks * case.stages > 1 else None
-    rule = f"the library of {case.device_type} devices" if backend else "one rank connects to nobody"
-    record.set("collective_backend", backend, rule)
+    case, count = chosen.case, chosen.case.request.num_devices
+    record.set(
+        "tensor_parallel_size",
+        case.ranks,
+        case.division_rule,
+        devices=count,
+        heads=case.spec.num_heads,
+        possible=list(ranks_of(case.spec)),
+    )
+    record.set("pipeline_parallel_size", case.stages, case.division_rule, devices=count, layers=case.spec.num_layers)
+    total = case.ranks * case.stages
+    backend = case.device["collective_backend"] if total > 1 else None
+    rule, option = f"the library of {case.device_type} devices" if backend else "one rank connects to nobody", ""
+    if backend and count is None:
+        rule += f"; where one host has fewer than {total} of them add {_RAY}, with Ray started on every host"
+    elif backend and count is not None and total > count:
+        option = _RAY
+        rule += f"; {total} ranks are more than the {count} devices here, so Ray starts them: run `ray start --head` on"
+        rule += " this host, `ray start --address=THIS_HOST:6379` on the others, then vLLM here"
+        if case.ranks > count:
+            rule += "; sums then cross the network: better a stage on each host, by --pipeline-parallel-size"
+    record.set("collective_backend", backend, rule, option=option, devices=count)
 
 
 def _device(record: Record, chosen: Sized) -> None:
@@ -235,8 +254,8 @@ def _device(record: Record, chosen: Sized) -> None:
 
 
 def _model(record: Record, chosen: Sized) -> None:
-    case, choices = chosen.case, _choices(chosen)
-    compiled = _compile(chosen, choices)
+    case, choices = chosen.case, choices_of(chosen)
+    compiled = compile_of(chosen, choices)
     record.set("compile", compiled, compiled.reason)
     won = {name: choice["implementation"] for name, choice in choices.items()}
     if not compiled.enabled:
@@ -248,38 +267,9 @@ def _model(record: Record, chosen: Sized) -> None:
     pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
     rule = "as the checkpoint was trained" if pooling else "a generator pools nothing"
     record.set("pooling", pooling, rule, checkpoint=case.spec.source)
-    device = case.request.device_id or case.capability.device.id or case.capability.device_type
-    record.set("roles", {"main": device}, "one device runs the whole model")
-
-
-def _choices(chosen: Sized) -> dict[str, dict[str, Any]]:
-    """What bench found of each primitive in the format that is computed in."""
-    found = {
-        name: entry.get(chosen.candidate.compute, entry)
-        for name, entry in sorted(chosen.case.capability.primitives.items())
-    }
-    return {
-        name: choice
-        for name, choice in found.items()
-        if isinstance(choice, dict) and isinstance(choice.get("implementation"), str)
-    }
-
-
-def _compile(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> Compile:
-    """On where bench saw a gain, for the bundled engine; on by default for one that compiles whole models."""
-    case, backend = chosen.case, chosen.case.device["compile_backend"]
-    gains = {
-        name: choice.get("ratio") for name, choice in choices.items() if backend and choice["implementation"] == backend
-    }
-    if not backend:
-        reason = "no compiler is known for this device type"
-    elif case.request.pins.get("enforce_eager"):
-        reason = "--enforce-eager is pinned"
-    elif case.engine["has_compiler"]:
-        return Compile(enabled=True, mode="default", backend=backend, reason="vLLM's default; no bench says otherwise")
-    elif not gains:
-        reason = "bench saw no gain" if choices else "no bench tried it"
-    else:
-        shown = ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in gains.items() if ratio)
-        return Compile(enabled=True, mode="default", backend=backend, reason=f"bench saw a gain: {shown or backend}")
-    return Compile(enabled=False, mode=None, backend=None, reason=reason)
+    given, refused = roles(case)
+    rule = (
+        "one device runs the whole model" if case.ranks * case.stages == 1 else "each rank runs its part of the model"
+    )
+    rule += "" if case.request.beside else "; no other device of the host is known"
+    record.set("roles", given, rule, rejected=refused)

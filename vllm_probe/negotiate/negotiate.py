@@ -13,9 +13,10 @@ from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.decide import Record
 from vllm_probe.negotiate.laws import by_device
+from vllm_probe.negotiate.parallel import spread
 from vllm_probe.negotiate.predict import predict
 from vllm_probe.negotiate.request import Request
-from vllm_probe.negotiate.select import Selection, alternatives, choose
+from vllm_probe.negotiate.select import Selection, alternatives
 
 _OPEN = ("unknown", "decisions", "checks")
 
@@ -29,7 +30,8 @@ def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: 
         BadUsage: a pin or engine version that means nothing, or that the engine cannot honour on this device.
     """
     case = open_case(spec, capability, request)
-    selection = choose(case)
+    selection = spread(case)
+    case = selection.chosen.case
     chosen, record = selection.chosen, Record(selection)
     config = RuntimeConfig(
         schema_version="1.0",

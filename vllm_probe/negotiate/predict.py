@@ -212,6 +212,10 @@ def link(case: Case) -> Row | None:
     if known is None:
         return None
     arch = case.capability.device.arch or ""
+    count = case.request.num_devices
+    if count is not None and case.ranks > count:
+        network: Row = links["network"]
+        return network
     found: Row = links["linked" if arch.startswith(tuple(known)) else "bus"]
     if peer:
         return {**found, "gb_s": peer, "source": "the descriptor's peer_gb_s"}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vllm_probe.core.device import Device
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import ENGINE_DTYPES, Bytes, Count, Engine, JsonValue, Natural, Objective, Rate
@@ -32,6 +33,8 @@ class Request:
         threads: CPU threads that this process may use, null when not known.
         measured_tokens_per_s: speed that this config reached under this workload, which the prediction is scaled to.
         residual: correction of the memory law that a start-up log showed, null without one.
+        num_devices: devices of this host that may share the model, all like the one that runs it; null when not known.
+        beside: every device of the host.
         pins: parameter by vLLM's option name with `_`, as the user gave it.
     """
 
@@ -47,6 +50,8 @@ class Request:
     threads: Count | None = None
     measured_tokens_per_s: Rate | None = None
     residual: Residual | None = None
+    num_devices: Count | None = None
+    beside: tuple[Device, ...] = ()
     pins: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
@@ -126,14 +131,30 @@ def check_block_size(request: Request, device_type: str, sizes: Sequence[int]) -
         raise BadUsage(message, hint=f"give one of {', '.join(map(str, sizes))}, or none")
 
 
-def ranks_of(heads: int, kv_heads: int, vocab_size: int) -> tuple[int, ...]:
-    """Tensor-parallel degrees that divide query heads and padded vocabulary, and divide or repeat the key/value heads.
+def ranks_of(spec: ModelSpec) -> tuple[int, ...]:
+    """Tensor-parallel degrees that divide what vLLM divides: heads, vocabulary rows, feed-forward and expert widths.
 
-    vLLM, in model_executor/layers: `QKVParallelLinear` of linear.py, `VocabParallelEmbedding`.
+    Key/value heads are divided or repeated. vLLM, in model_executor/layers: `QKVParallelLinear` and
+    `ColumnParallelLinear` of linear.py, `VocabParallelEmbedding`, fused_moe/layer.py, mamba/gdn of linear attention.
     """
-    rows = padded_vocabulary(vocab_size)
-    divisors = (n for n in range(1, heads + 1) if heads % n == 0 and rows % n == 0)
-    return tuple(n for n in divisors if kv_heads % n == 0 or n % kv_heads == 0)
+    widths = [width for _, width in _divided(spec) if width]
+    kv_heads = spec.num_kv_heads
+    fitting = (n for n in range(1, spec.num_heads + 1) if all(width % n == 0 for width in widths))
+    return tuple(n for n in fitting if kv_heads % n == 0 or n % kv_heads == 0)
+
+
+def _divided(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    """What must be divided among ranks, and its size; 0 where the model has none."""
+    moe, linear = spec.moe, spec.linear
+    dense = spec.intermediate_size if moe is None or moe.num_dense_layers else 0
+    return (
+        ("heads", spec.num_heads),
+        ("padded vocabulary rows", padded_vocabulary(spec.vocab_size)),
+        ("feed-forward channels", dense),
+        ("expert channels", moe.expert_intermediate if moe else 0),
+        ("linear-attention key heads", linear.num_key_heads if linear else 0),
+        ("linear-attention value heads", linear.num_value_heads if linear else 0),
+    )
 
 
 def padded_vocabulary(vocab_size: int) -> int:
@@ -143,14 +164,14 @@ def padded_vocabulary(vocab_size: int) -> int:
 
 def _check_ranks(pins: Mapping[str, Any], spec: ModelSpec, max_ranks: int) -> None:
     ranks, stages = pins.get("tensor_parallel_size", 1), pins.get("pipeline_parallel_size", 1)
-    fitting = ranks_of(spec.num_heads, spec.num_kv_heads, spec.vocab_size)
+    fitting = ranks_of(spec)
     if ranks * stages > max_ranks:
         message = f"{ranks * stages} ranks: the bundled runtime runs one device in one process"
         raise BadUsage(message, hint="use --engine vllm")
     if ranks not in fitting:
-        rows = f"{padded_vocabulary(spec.vocab_size)} padded vocabulary rows"
-        shape = f"{spec.num_heads} heads, {spec.num_kv_heads} key/value heads and {rows} of {spec.name}"
-        message = f"--tensor-parallel-size {ranks} does not divide the {shape}"
+        parts = (*_divided(spec), ("key/value heads", spec.num_kv_heads))
+        shape = ", ".join(f"{width} {name}" for name, width in parts if width and width % ranks)
+        message = f"--tensor-parallel-size {ranks} does not divide the {shape} of {spec.name}"
         raise BadUsage(message, hint=f"these do: {', '.join(map(str, fitting))}")
     if stages > spec.num_layers:
         message = f"--pipeline-parallel-size {stages} exceeds the {spec.num_layers} layers of {spec.name}"

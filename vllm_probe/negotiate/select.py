@@ -14,6 +14,7 @@ from vllm_probe.negotiate.sizing import Sized, size
 _LEAST_GAIN = 1.3  # quantization costs accuracy and another checkpoint
 _TIE = 1.05  # a difference that bench cannot tell from noise
 _OTHER_MODELS = 2
+_MOST_HOSTS = 8
 _LEAST_BITS = 4  # no checkpoint stores its weights in fewer
 
 
@@ -177,18 +178,34 @@ def _smaller(selection: Selection) -> Iterator[Alternative]:
 
 
 def _split(selection: Selection) -> Iterator[Alternative]:
-    """The fewest tensor-parallel ranks with which the chosen format boots, and the smallest one."""
+    """The fewest tensor-parallel ranks with which the chosen format boots, and the smallest one; then several hosts."""
     case, chosen = selection.chosen.case, selection.chosen.candidate
     smallest = min((twin.candidate for twin in selection.twins), key=_bits, default=chosen)
     for candidate in dict.fromkeys([chosen, smallest]):
-        for ranks in ranks_of(case.spec.num_heads, case.spec.num_kv_heads, case.spec.vocab_size):
+        method = f" --quantization {candidate.quantization}" if candidate.requires else ""
+        for ranks in ranks_of(case.spec):
             if case.ranks < ranks <= case.engine["max_ranks"]:
                 split = size(case.pinned(tensor_parallel_size=ranks), candidate)
                 if split.boots:
-                    method = f" --quantization {candidate.quantization}" if candidate.requires else ""
                     note = " and ".join([f"needs {ranks} such devices", *candidate.requires])
                     yield _alternative(f"--tensor-parallel-size {ranks}{method}", split, note)
                     break
+        yield from _hosts(case, candidate, method)
+
+
+def _hosts(case: Case, candidate: Candidate, method: str) -> Iterator[Alternative]:
+    """The fewest hosts like this one that hold a candidate: ranks within a host, a pipeline stage on each."""
+    count = case.request.num_devices
+    if count is None or case.engine["max_ranks"] == 1:
+        return
+    ranks = max(ranks for ranks in ranks_of(case.spec) if ranks <= count)
+    for hosts in range(2, min(_MOST_HOSTS, case.spec.num_layers) + 1):
+        split = size(case.pinned(tensor_parallel_size=ranks, pipeline_parallel_size=hosts), candidate)
+        if split.boots:
+            change = f"--tensor-parallel-size {ranks} --pipeline-parallel-size {hosts}{method}"
+            needs = f"needs {hosts} hosts with {ranks} such devices each, joined by Ray"
+            yield _alternative(change, split, " and ".join([needs, *candidate.requires]))
+            return
 
 
 def _bits(candidate: Candidate) -> float:

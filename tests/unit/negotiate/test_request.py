@@ -1,5 +1,6 @@
 """What the user may ask, and what means nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,7 +82,10 @@ def test_the_words_of_descriptors_are_synonyms_of_those_of_vllm(word: str, dtype
         ({"enforce_eager": 1}, "--enforce-eager 1"),
         ({"quantization": 4}, "--quantization 4"),
         ({"speculative_config": "x"}, "'speculative_config' is not a parameter"),
-        ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the 32 heads, 8 key/value heads"),
+        (
+            {"tensor_parallel_size": 3},
+            "--tensor-parallel-size 3 does not divide the 32 heads, 151936 padded vocabulary rows, 8 key/value heads",
+        ),
         ({"pipeline_parallel_size": 37}, "--pipeline-parallel-size 37 exceeds the 36 layers"),
         ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, "--max-num-seqs 64 exceeds --max-num-batched-tokens 32"),
     ],
@@ -99,9 +103,8 @@ def test_the_bundled_runtime_has_one_rank() -> None:
 
 
 def test_ranks_divide_the_heads_and_divide_or_repeat_the_key_heads() -> None:
-    assert ranks_of(32, 8, 151936) == (1, 2, 4, 8, 16, 32)
-    assert ranks_of(40, 8, 40 * 64) == (1, 2, 4, 8, 40)
-    assert ranks_of(GLM_5_3.num_heads, GLM_5_3.num_kv_heads, GLM_5_3.vocab_size)[-1] == 64
+    assert ranks_of(QWEN3_8B) == (1, 2, 4, 8, 16, 32)
+    assert ranks_of(GLM_5_3)[-1] == 64
 
 
 @pytest.mark.parametrize(
@@ -109,16 +112,35 @@ def test_ranks_divide_the_heads_and_divide_or_repeat_the_key_heads() -> None:
     [("Qwen3-14B", (1, 2, 4, 8)), ("GLM-4.6", (1, 2, 4, 8, 16, 32)), ("all-MiniLM-L6-v2", (1, 2, 3, 4, 6, 12))],
 )
 def test_ranks_divide_the_padded_vocabulary_of_a_model_too(name: str, ranks: tuple[int, ...]) -> None:
-    spec = catalogue.load(name)
-    assert ranks_of(spec.num_heads, spec.num_kv_heads, spec.vocab_size) == ranks
+    assert ranks_of(catalogue.load(name)) == ranks
 
 
-@given(st.integers(1, 256), st.integers(1, 32), st.integers(1, 300_000))
-def test_ranks_are_exactly_those_for_which_every_division_of_vllm_is_even(groups: int, kv: int, vocab: int) -> None:
+@given(st.integers(1, 64), st.integers(1, 32), st.integers(1, 300_000), st.integers(1, 512))
+def test_ranks_are_exactly_those_for_which_every_division_of_vllm_is_even(
+    groups: int, kv: int, vocab: int, inner: int
+) -> None:
     heads, rows = groups * kv, vocab + -vocab % 64
     shared = (max(n, kv) % min(n, kv) == 0 for n in range(1, heads + 1))
-    even = [n for n, whole in enumerate(shared, 1) if whole and heads % n == 0 and rows % n == 0]
-    assert list(ranks_of(heads, kv, vocab)) == even
+    even = [
+        n for n, whole in enumerate(shared, 1) if whole and heads % n == 0 and rows % n == 0 and inner * 16 % n == 0
+    ]
+    spec = replace(QWEN3_8B, num_heads=heads, num_kv_heads=kv, vocab_size=vocab, intermediate_size=inner * 16)
+    assert list(ranks_of(spec)) == even
+
+
+def test_ranks_divide_experts_and_linear_attention_too() -> None:
+    moe = catalogue.load("Qwen3-30B-A3B")
+    assert moe.moe
+    assert 32 in ranks_of(moe)
+    narrow = replace(moe, moe=replace(moe.moe, expert_intermediate=760))
+    assert ranks_of(narrow)[-1] == 8
+    hybrid = catalogue.load("Qwen3.5-27B")
+    assert hybrid.linear
+    assert 2 in ranks_of(hybrid)
+    odd = replace(hybrid, linear=replace(hybrid.linear, num_key_heads=15, num_value_heads=45))
+    assert ranks_of(odd) == (1,)
+    with pytest.raises(BadUsage, match="does not divide the 15 linear-attention key heads, 45 linear-attention value"):
+        check_pins(Request(engine="vllm", pins={"tensor_parallel_size": 2}), odd, 4096)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,16 @@ def negotiate(
     concurrency: Annotated[int | None, _load("Requests at a time.", "32, for latency 1", 1)] = None,
     input_len: Annotated[int | None, _load("Prompt tokens of a request.", "512, or the model's limit", 1)] = None,
     output_len: Annotated[int | None, _load("Generated tokens of a request.", "128, for embeddings 0", 0)] = None,
+    measured: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TOKENS_PER_S",
+            min=0,
+            help="Speed that this config reached under this load: scales the prediction and narrows its bands.",
+            show_default=False,
+            rich_help_panel="What it will serve",
+        ),
+    ] = None,
     dtype: Annotated[str | None, _pin("auto, bfloat16, float16 or float32; also bf16, fp16, fp32.", "FORMAT")] = None,
     quantization: Annotated[str | None, _pin("auto, none, int8, int4, awq, ...", "METHOD")] = None,
     kv_cache_dtype: Annotated[str | None, _pin("auto, bfloat16, float16, float32, fp8, ...", "FORMAT")] = None,
@@ -131,6 +141,7 @@ def negotiate(
         concurrency=concurrency,
         input_len=input_len,
         output_len=output_len,
+        measured_tokens_per_s=measured or None,
         pins={name: value for name in PINS if (value := given[name]) is not None and value is not False},
     )
     refused = api.disagreement(config) if check else api.refusal(config)

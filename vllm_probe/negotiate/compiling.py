@@ -1,0 +1,40 @@
+"""Step 3, compilation: where bench saw a gain, and by which implementation of each primitive."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_probe.core.config import Compile
+from vllm_probe.negotiate.sizing import Sized
+
+
+def choices_of(chosen: Sized) -> dict[str, dict[str, Any]]:
+    """What bench found of each primitive in the format that is computed in."""
+    found = {
+        name: entry.get(chosen.candidate.compute, entry)
+        for name, entry in sorted(chosen.case.capability.primitives.items())
+    }
+    return {
+        name: choice
+        for name, choice in found.items()
+        if isinstance(choice, dict) and isinstance(choice.get("implementation"), str)
+    }
+
+
+def compile_of(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> Compile:
+    """On where bench saw a gain, for the bundled engine; on by default for one that compiles whole models."""
+    case, backend = chosen.case, chosen.case.device["compile_backend"]
+    gains = {
+        name: choice.get("ratio") for name, choice in choices.items() if backend and choice["implementation"] == backend
+    }
+    if not backend:
+        reason = "no compiler is known for this device type"
+    elif case.request.pins.get("enforce_eager"):
+        reason = "--enforce-eager is pinned"
+    elif case.engine["has_compiler"]:
+        return Compile(enabled=True, mode="default", backend=backend, reason="vLLM's default; no bench says otherwise")
+    elif not gains:
+        reason = "bench saw no gain" if choices else "no bench tried it"
+    else:
+        shown = ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in gains.items() if ratio)
+        return Compile(enabled=True, mode="default", backend=backend, reason=f"bench saw a gain: {shown or backend}")
+    return Compile(enabled=False, mode=None, backend=None, reason=reason)
