@@ -42,7 +42,7 @@ def test_a_kernel_that_hangs_ends_the_bench_with_what_was_measured(tmp_path: Pat
     assert target.read_text() == "before"
     document = valid(tmp_path / "capability.json.partial")
     assert document.measurements[GEMM].status == "error"
-    assert "bf16 256 rows did not end" in document.unknown[GEMM]
+    assert "bf16 512 rows did not end" in document.unknown[GEMM]
     doubted(document)
 
 

@@ -4,14 +4,14 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_probe.api.looking import discover, judged_devices, open_host
+from vllm_probe.api.looking import discover, open_host
 from vllm_probe.core.errors import DeviceUnavailable, UnwritableOutput
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vllm_probe.bench.expectations import Expectations
     from vllm_probe.core.capability import Capability
-    from vllm_probe.core.device import Device
+    from vllm_probe.core.device import Device, Inventory
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.registry import PortableDeviceManager
 
@@ -44,13 +44,15 @@ def bench(  # noqa: PLR0913 - the options of the command
     from vllm_probe.bench.store import measure
     from vllm_probe.core.codec import dumps
     from vllm_probe.core.files import make_folder, require_writable, write_private
+    from vllm_probe.detect.inventory import take_inventory
     from vllm_probe.detect.select import select_device
     from vllm_probe.host.fingerprint import make_stamp
     from vllm_probe.vendors.descriptors import COMPILED, file_name, state_folder
 
     host = host or open_host()
     manager, stamp = discover(host), make_stamp(host)
-    devices = judged_devices(manager)
+    inventory = take_inventory(host, manager, stamp, lambda _: None)
+    devices = inventory.devices
     every = device == "all"
     chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
     state = state_folder(host, stamp.host_fingerprint)
@@ -77,7 +79,8 @@ def bench(  # noqa: PLR0913 - the options of the command
         target = output / file_name(on.id) if output and every else output or kept
         if target:
             require_writable(target)
-        plan = make_plan(on, quick, only, _expectations(on, manager, stamp.host_fingerprint), host, sustained_s)
+        known = _expectations(on, manager, stamp.host_fingerprint, inventory)
+        plan = make_plan(on, quick, only, known, host, sustained_s)
         adapter = manager.adapter_for(on)
         if state and ("primitives" in only or any((state / COMPILED).glob("*/*"))):
             adapter.compile_folder = state / COMPILED
@@ -101,9 +104,13 @@ def _is_whole(kept: Path, host: "Host") -> bool:
     return not left_out and document.device.torch in {None, installed(host, "torch")}
 
 
-def _expectations(device: "Device", manager: "PortableDeviceManager", fingerprint: str) -> "Expectations":
+def _expectations(
+    device: "Device", manager: "PortableDeviceManager", fingerprint: str, inventory: "Inventory"
+) -> "Expectations":
     from vllm_probe.bench.expectations import Expectations, published
     from vllm_probe.vendors.descriptors import datasheet_of
 
     name, datasheet = datasheet_of(device, manager, fingerprint) or ("", None)
-    return Expectations(device=device, datasheet=datasheet, published=published(name))
+    where = f"/devices/{next(i for i, each in enumerate(inventory.devices) if each.id == device.id)}"
+    unknown = {key.removeprefix(where): why for key, why in inventory.unknown.items() if key.startswith(f"{where}/")}
+    return Expectations(device=device, datasheet=datasheet, published=published(name), unknown=unknown)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from vllm_probe.bench.plan import make_plan
+from vllm_probe.bench.plan import BenchPlan, make_plan
+from vllm_probe.bench.sounding import sounded
 from vllm_probe.bench.timing import Case, Stopwatch, Work
 from vllm_probe.core import codec
 from vllm_probe.core.adapter import HardwareAdapter
@@ -78,8 +79,9 @@ def time_points(order: Order, adapter_for: Callable[[Device], HardwareAdapter[An
         if not points and not adapter.limit_width(order.lanes):
             raise RuntimeError(f"the libraries do not keep to {order.lanes} lanes")
         adapter.open()
-        plan = replace(make_plan(device, quick=True, only=frozenset()), batch_s=0.0, round_s=_ROUND_S)
-        cases = [_case(adapter, dtype) for dtype in order.formats]
+        plan = sounded(make_plan(device, quick=True, only=frozenset()), adapter)
+        plan = replace(plan, batch_s=0.0, round_s=_ROUND_S)
+        cases = [_case(adapter, plan, dtype) for dtype in order.formats]
         for case, (rate, about) in Stopwatch(adapter, plan).run(cases, lambda _: None):
             dtype = case.key[0]
             points.append(Point(lanes=order.lanes, threads=threads, dtype=dtype, gflops=rate, measurement=about))
@@ -87,27 +89,28 @@ def time_points(order: Order, adapter_for: Callable[[Device], HardwareAdapter[An
     return tuple(points)
 
 
-def _case(adapter: HardwareAdapter[Any], dtype: str) -> Case:
-    return Case(key=(dtype, ROWS), title=dtype, unit="GFLOP/s", prepare=partial(products, adapter, dtype))
+def _case(adapter: HardwareAdapter[Any], plan: BenchPlan, dtype: str) -> Case:
+    return Case(key=(dtype, ROWS), title=dtype, unit="GFLOP/s", prepare=partial(products, adapter, plan, dtype))
 
 
 def products(
     adapter: HardwareAdapter[Any],
+    plan: BenchPlan,
     dtype: str,
     divisor: int,
     rows: int = ROWS,
-    implementation: str | None = None,
-    lanes: int | None = None,
+    launch: tuple[str, int] | None = None,
 ) -> Work:
-    """Small products in `dtype` by an implementation, launched `lanes` wide where given, else by the preferred one."""
-    name = implementation or adapter.implementations(Primitive.LINEAR, dtype)[0]
-    weights = [adapter.random((WIDTH, DEPTH), dtype, seed) for seed in range(1, _SETS // divisor + 1)]
+    """Small products in `dtype` by the preferred implementation, or by the one of `launch`, so many lanes wide."""
+    name, lanes = launch or (adapter.implementations(Primitive.LINEAR, dtype)[0], None)
+    depth, width = DEPTH // plan.shrink(dtype), WIDTH // plan.shrink(dtype)
+    weights = [adapter.random((width, depth), dtype, seed) for seed in range(1, _SETS // divisor + 1)]
     operators = [adapter.prepare_linear(weight, None, dtype, name, group_width=lanes) for weight in weights]
-    x = adapter.random((rows, DEPTH), dtype, seed=0)
+    x = adapter.random((rows, depth), dtype, seed=0)
     return Work(
         calls=[partial(operator, x) for operator in operators],
-        amount=2.0 * rows * DEPTH * WIDTH,
-        method=f"[{rows}, {DEPTH}] x [{WIDTH}, {DEPTH}]^T, each product timed, {len(operators)} weights in turn",
+        amount=2.0 * rows * depth * width,
+        method=f"[{rows}, {depth}] x [{width}, {depth}]^T, each product timed, {len(operators)} weights in turn",
         implementation=name,
     )
 

@@ -1,7 +1,8 @@
 """Section of the matrix products: a point of every number format, then a curve over rows, and the linear that won."""
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from vllm_probe.bench.facts import Sheet
@@ -17,6 +18,8 @@ from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
 from vllm_probe.vendors.mapper import Choice
 
 _SLOW = 0.25
+_PLATEAU = 1024
+"""Rows near which most devices are fastest with weights of this size."""
 
 
 class ComputeSection(Section):
@@ -47,18 +50,30 @@ class ComputeSection(Section):
         return len(self._formats) + curves
 
     def batches(self) -> Iterator[Sequence[Case]]:
-        """One point of each format, then the other rows of the fastest, and every second of the rest."""
+        """One point of each format, then the other rows of the fastest, and every second of the rest.
+
+        The likely best come first, since the highest rate must not depend on the time that is left; it is taken again
+        after everything else that does not heat the device.
+        """
         yield [form.case(self.plan.point_rows) for form in self._formats]
         yield [form.case(rows) for form, rows in self._curves()]
+        yield ()
+        yield [replace(form.case(rows), again=True) for form in self._formats for rows in self._best_rows(form.dtype)]
 
     def _curves(self) -> list[tuple[LinearFormat, int]]:
         fastest = self._with_curve(quick=True)
-        return [
+        found = [
             (form, rows)
             for form in self._with_curve(quick=self.plan.quick)
             for rows in (self.plan.rows if form in fastest else self.plan.rows[::2])
             if rows != self.plan.point_rows
         ]
+        return sorted(found, key=lambda point: abs(math.log2(point[1] / _PLATEAU)))
+
+    def _best_rows(self, dtype: str) -> list[int]:
+        """Rows with the highest rate; none where nothing ran."""
+        rates = {rows: rate for (name, rows), (rate, _) in self.readings.items() if name == dtype and rate is not None}
+        return [max(rates, key=rates.__getitem__)] if rates else []
 
     def write(self, sheet: Sheet) -> None:
         """Rates, curves and choices."""
@@ -115,7 +130,7 @@ class ComputeSection(Section):
         if dtype in self.refused:
             gap = absent("unsupported", self.refused[dtype])
         best = _best([reading for _, reading in curve]) if curve else gap
-        sheet.put(f"{base}/throughput_gflops", *best)
+        sheet.put(f"{base}/throughput_gflops", *_cut_off(best, points))
         sheet.put(f"{base}/sustained_gflops", *(absent("skipped", self.plan.absence("thermal")) if curve else gap))
         sheet.fact(f"{base}/max_threads", threads)
         summary = self._summary(dtype, best.measurement, points) if curve else gap.measurement
@@ -130,6 +145,20 @@ class ComputeSection(Section):
         if gap and self._is_slow(dtype):
             gap += f": under {_SLOW:g} of the rate of the fastest format"
         return summary(best, {f"{rows} rows": reading for rows, reading in sorted(points.items())}, gap)
+
+
+def _cut_off(best: Reading, points: dict[int, Reading]) -> Reading:
+    """`best`, doubted where there was no time for the rows next to it, at which the rate may be higher."""
+    ordered = sorted(points)
+    here = [i for i, rows in enumerate(ordered) if points[rows] is best]
+    near = [rows for i in here for rows in (*ordered[max(i - 1, 0) : i], *ordered[i + 1 : i + 2])]
+    lost = [f"{rows} rows: {points[rows].measurement.reason}" for rows in near if points[rows].value is None]
+    if not lost:
+        return best
+    value, about = best
+    reason = "; ".join(filter(None, [about.reason, *lost]))
+    status = "noisy" if about.status == "measured" else about.status
+    return Reading(value, replace(about, status=status, confidence="low", reason=reason))
 
 
 def _best(readings: list[Reading]) -> Reading:

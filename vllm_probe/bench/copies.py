@@ -42,9 +42,9 @@ class CopySection(Section):
 
     def write(self, sheet: Sheet) -> None:
         """A line for each kind whose sizes have all been timed."""
-        engines = self.adapter.device.details.get("copy_engines")
+        engines = self.adapter.copy_engines or self.adapter.device.details.get("copy_engines")
         sheet.fact("/dma/engine_count", engines, gap="neither the driver nor the adapter tells how many there are")
-        sheet.gap("/dma/peer_gb_s", "skipped", "one device is measured at a time")
+        sheet.gap("/dma/peer_gb_s", "skipped", "one device is opened at a time, and there is no other to copy to")
         for kind in KINDS:
             rate, latency = self._restored.get(kind) or self._line(kind)
             sheet.put(f"/dma/{kind}_gb_s", *rate)

@@ -1,6 +1,7 @@
 """What makes a time untrustworthy, whatever the rate that follows from it."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from vllm_probe.bench.peak import Expected
@@ -11,6 +12,7 @@ _FAST_TIMER, _SHORT_TIMER = 1.03, 0.4
 _LONG_CALL_S = 1e-4
 """So long that queueing it takes no time beside it."""
 
+_CHECKED_S, _CHECKS, _DISAGREEING = 0.01, 3, 0.03
 _SLOW_CLOCK = 0.75
 
 
@@ -41,6 +43,26 @@ def doubt_of_timer(device_s: float, host_s: float, call_s: float) -> str | None:
     if short or device_s > _FAST_TIMER * host_s:
         return f"the device speaks of {device_s:.3g} s, of which the host waited {host_s:.3g} s"
     return None
+
+
+def doubt_of_events(adapter: HardwareAdapter[Any], call: Callable[[], object]) -> str | None:
+    """Whether the timer of the device disagrees with the host's by more than 3 % on the same calls.
+
+    Between a short and a long batch both must tell the same difference: what issuing and waiting cost is in both.
+    """
+
+    def both(count: int) -> tuple[float, float]:
+        begin = adapter.clock()
+        device_s = adapter.time_batch([call] * count)
+        return device_s, adapter.clock() - begin
+
+    count = max(1, math.ceil(_CHECKED_S / checked(both(2)[1], 2) * 2))
+    for _ in range(_CHECKS):
+        (short_s, short_host_s), (long_s, long_host_s) = both(count), both(3 * count)
+        device_s, host_s = long_s - short_s, long_host_s - short_host_s
+        if abs(device_s - host_s) <= _DISAGREEING * host_s:
+            return None
+    return f"its timer speaks of {device_s:.3g} s where the host waited {host_s:.3g} s"
 
 
 def doubt_of_clock(clock_mhz: float | None, expected: Expected | None) -> str | None:

@@ -37,11 +37,13 @@ class Expectations:
         device: the device.
         datasheet: descriptor of such a device from its data sheet, null when there is none.
         published: JSON pointer to the least and most that others measured on such devices.
+        unknown: JSON pointer from the device to why its probe has no value there.
     """
 
     device: Device
     datasheet: Capability | None = None
     published: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     def compute(self, dtype: str) -> Expected | None:
         """For matrix products in `dtype`: from the instruction set of a CPU, from the data sheet of others."""

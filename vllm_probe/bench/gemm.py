@@ -1,6 +1,7 @@
 """Matrix product per number format: activations [rows, K] times a weight [N, K], transposed."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -48,19 +49,19 @@ class LinearFormat:
 
     def prepare(self, rows: int, divisor: int) -> Work:
         """The linear at `rows` activation rows, with weights that take turns; fewer of them for a higher `divisor`."""
-        plan, element = self._plan, _ELEMENT_BYTES[self.dtype]
-        weight_bytes = plan.depth * plan.width * element
+        plan, (depth, width) = self._plan, self._plan.product(self.dtype)
+        weight_bytes = depth * width * _ELEMENT_BYTES[self.dtype]
         if not self._operators:
             sets = min(math.ceil(plan.operand_bytes / weight_bytes) + 1, _MOST_SETS)
             self._choose(max(sets // divisor, 1))
-        x = self._adapter.random((rows, plan.depth), self.dtype, seed=0)
+        x = self._adapter.random((rows, depth), self.dtype, seed=0)
         turning = len(self._operators) * weight_bytes
         cold = plan.cache_known and turning >= 3 * plan.cache_bytes
         return Work(
             calls=[partial(operator, x) for operator in self._operators],
-            amount=2.0 * rows * plan.depth * plan.width,
+            amount=2.0 * rows * depth * width,
             method=(
-                f"[{rows}, {plan.depth}] x [{plan.width}, {plan.depth}]^T, 2 FLOP per multiply-add, weights prepared "
+                f"[{rows}, {depth}] x [{width}, {depth}]^T, 2 FLOP per multiply-add, weights prepared "
                 f"before, {len(self._operators)} in turn ({turning >> 20} MiB), checked against the reference"
                 + (f"; {self._cost}" if self._cost else "")
             ),
@@ -69,8 +70,8 @@ class LinearFormat:
         )
 
     def _choose(self, sets: int) -> None:
-        """Prepares every implementation that computes correctly and keeps the fastest."""
-        adapter, plan = self._adapter, self._plan
+        """Prepares the fastest implementation that computes correctly, with `sets` weights."""
+        adapter = self._adapter
         names = adapter.implementations(Primitive.LINEAR, self.dtype)
         earlier = self._choices.get(self.dtype)
         if earlier and earlier.implementation in names:
@@ -79,24 +80,24 @@ class LinearFormat:
             name: why for name in names if (why := gate(adapter, Primitive.LINEAR, self.dtype, name, most=_SHAPES))
         }
         choose(names, {}, refused)  # before memory is taken for weights
-        weights = [adapter.random((plan.width, plan.depth), self.dtype, seed) for seed in range(1, sets + 1)]
-        operators = {
-            name: [adapter.prepare_linear(weight, None, self.dtype, name) for weight in weights]
-            for name in names
-            if name not in refused
-        }
-        choice = choose(names, self._contest(operators), refused)
-        self._operators = operators[choice.implementation]
+        choice = choose(names, self._contest([name for name in names if name not in refused]), refused)
+        self._operators = [self._operator(seed, choice.implementation) for seed in range(1, sets + 1)]
         if not earlier or len(names) > 1:
             self._choices[self.dtype] = choice
 
-    def _contest(self, operators: dict[str, list[Linear[Any]]]) -> dict[str, float]:
+    def _contest(self, names: Sequence[str]) -> dict[str, float]:
         """Seconds by name, from interleaved rounds of which the first warms up."""
-        if len(operators) == 1:
+        if len(names) == 1:
             return {}
-        x = self._adapter.random((self._plan.point_rows, self._plan.depth), self.dtype, seed=0)
+        operators = {name: [self._operator(seed, name) for seed in range(1, _CONTEST_SETS + 1)] for name in names}
+        x = self._adapter.random((self._plan.point_rows, self._plan.product(self.dtype)[0]), self.dtype, seed=0)
         seconds: dict[str, list[float]] = {name: [] for name in operators}
         for _ in range(_CONTEST_ROUNDS):
             for name, prepared in operators.items():
-                seconds[name].append(self._adapter.time_batch([partial(run, x) for run in prepared[:_CONTEST_SETS]]))
+                seconds[name].append(self._adapter.time_batch([partial(run, x) for run in prepared]))
         return {name: median(times[1:]) for name, times in seconds.items()}
+
+    def _operator(self, seed: int, implementation: str) -> Linear[Any]:
+        depth, width = self._plan.product(self.dtype)
+        weight = self._adapter.random((width, depth), self.dtype, seed)
+        return self._adapter.prepare_linear(weight, None, self.dtype, implementation)

@@ -15,6 +15,8 @@ from vllm_probe.bench.timing import Case, Reading, Work, absent
 from vllm_probe.bench.wall import until_done
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement
+from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.values import COMPUTE_DTYPES
 
 QUEUES = (1, 2, 3, 4, 8)
 _LARGE, _SMALL = 64 << 20, 1 << 20
@@ -28,6 +30,7 @@ _SMALL_COPIES = 24
 _WORTH = 0.97
 _FREE = 0.5
 _ISSUES = 7
+_RESTLESS_PCT = 20.0
 
 
 class OverlapSection(Section):
@@ -43,7 +46,7 @@ class OverlapSection(Section):
         self._queues = () if self._on_host else tuple(k for k in QUEUES if k <= adapter.copy_queues)
 
     def total(self) -> int:
-        """Every number of queues with both sizes; the way back, both ways, and the host."""
+        """Every number of queues with both sizes; the way back, both ways, the host, and work beside a copy."""
         return len(self._cases())
 
     def batches(self) -> Iterator[Sequence[Case]]:
@@ -58,6 +61,7 @@ class OverlapSection(Section):
         sheet.put("/dma/duplex_gain", *(self._gain or self._duplex()))
         share, about = self.readings.get(("host", 0), self._gap())
         sheet.put("/dma/cpu_bypass", None if share is None else share < _FREE, about)
+        sheet.put("/dma/copy_compute_slowdown", *self.readings.get(("slowdown", 0), self._gap()))
 
     def restore(self, partial: Capability) -> None:
         """Points of the curves, the gain, and whether the host is free."""
@@ -68,6 +72,9 @@ class OverlapSection(Section):
         bypasses, gain = partial.dma.cpu_bypass, partial.dma.duplex_gain
         if bypasses is not None:
             self.readings["host", 0] = Reading(0.0 if bypasses else 1.0, partial.measurements["/dma/cpu_bypass"])
+        if partial.dma.copy_compute_slowdown is not None:
+            about = partial.measurements["/dma/copy_compute_slowdown"]
+            self.readings["slowdown", 0] = Reading(partial.dma.copy_compute_slowdown, about)
         if gain is not None:
             self._gain = Reading(gain, partial.measurements["/dma/duplex_gain"])
 
@@ -89,7 +96,11 @@ class OverlapSection(Section):
             Case(key=key, title=title, unit="GB/s", prepare=make, optional=True, share=0.5)
             for key, title, make in rates
         ]
-        return [*cases, Case(key=("host", 0), title="host during a copy", unit="", prepare=self._issue, optional=True)]
+        looks = (("host", "host during a copy", self._issue), ("slowdown", "products during a copy", self._slowdown))
+        return [
+            *cases,
+            *(Case(key=(key, 0), title=title, unit="", prepare=look, optional=True) for key, title, look in looks),
+        ]
 
     def _bytes(self, size: int) -> int:
         """Bytes of one transfer, so that all together take no more than an array."""
@@ -129,6 +140,37 @@ class OverlapSection(Section):
             method=f"{len(copies)} pinned copies of {nbytes} bytes counted once, from first issue to last arrival",
             timer=until_done(self.adapter),
         )
+
+    def _slowdown(self, divisor: int) -> Reading:
+        """Time of a transfer and products at once over that of the longer of them alone, which takes about as long."""
+        adapter, plan, wall = self.adapter, self.plan, until_done(self.adapter)
+        dtype = next((dtype for dtype in COMPUTE_DTYPES if adapter.supports(Primitive.LINEAR, dtype).ok), None)
+        if dtype is None:
+            return absent("unsupported", "the adapter has no matrix product to run beside a copy")
+        depth, width = plan.product(dtype)
+        x = adapter.random((plan.point_rows, depth), dtype, 0)
+        product = partial(adapter.prepare_linear(adapter.random((width, depth), dtype, 1), None, dtype), x)
+        source, target = self._pair("h2d", self._bytes(_LARGE) // divisor, 0)
+        copy = partial(adapter.copy, source, target, non_blocking=True, queue=adapter.copy_queues - 1)
+        wall((copy, product))
+        copies, products = _balanced(checked(wall((copy,)), 1), checked(wall((product,)), 1))
+        moves, work = (copy,) * copies, (product,) * products
+        turns = [(wall(moves), wall(work), wall((*moves, *work))) for _ in range(_ISSUES)]
+        ratios = [checked(both, 1) / max(moved, worked) for moved, worked, both in turns]
+        spread_pct = 100 * (max(ratios) - min(ratios)) / median(ratios)
+        about = Measurement(
+            source="measured",
+            status="measured" if spread_pct < _RESTLESS_PCT else "noisy",
+            reason=None if spread_pct < _RESTLESS_PCT else f"turns differ by {spread_pct:.0f} %",
+            confidence="medium" if spread_pct < _RESTLESS_PCT else "low",
+            samples=_ISSUES,
+            spread_pct=spread_pct,
+            method=(
+                f"{copies} times {source.nbytes} pinned bytes beside {products} products in {dtype}; "
+                "1: both as fast as alone, 2: one after the other"
+            ),
+        )
+        return Reading(median(ratios), about)
 
     def _issue(self, divisor: int) -> Reading:
         """Share of a transfer's time after which its call has returned."""
@@ -186,3 +228,8 @@ class OverlapSection(Section):
         named = dict(zip(("both ways", "h2d", "d2h"), found, strict=True))
         about = summary(found[0].measurement, named)
         return Reading(gain, replace(about, unit=None, method="h2d and d2h at once over the faster one", verdict=None))
+
+
+def _balanced(copy_s: float, product_s: float) -> tuple[int, int]:
+    """How many of each take about as long as the others."""
+    return max(1, round(product_s / copy_s)), max(1, round(copy_s / product_s))

@@ -1,5 +1,6 @@
 """What bench measures, for how long, and in how much memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vllm_probe.bench.expectations import Expectations
@@ -27,6 +28,10 @@ _COMPILE_S, _LOAD_COMPILED_S = 60.0, 3.0
 _SETTLE_S, _SHORT_SETTLE_S, _SUSTAINED_S = 10.0, 1.0, 2.5
 
 
+def _whole(dtype: str) -> int:  # noqa: ARG001 - every format alike
+    return 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchPlan:
     """One run of bench.
@@ -37,6 +42,7 @@ class BenchPlan:
         named: those of them that were asked for by name, which may take longer and look at more.
         rows: activation rows of a curve.
         point_rows: the row count measured first, and the only one of a format without a curve.
+        shrink: number format to what K and N of its products are divided by, on a device too slow for whole ones.
         depth: K of the matrix products.
         width: N of the matrix products.
         rounds: rounds that every test gets, interleaved with those of other tests.
@@ -54,6 +60,8 @@ class BenchPlan:
         cache_known: false when `cache_bytes` is an assumption.
         operand_bytes: size of the weights of one format that take turns.
         array_bytes: size of each of the three arrays of the memory tests.
+        doubts: what all values of the device are to be doubted for.
+        timer_doubts: and those that its own timer gave.
         expectations: what the device should give.
         children: where processes of our own are started, null where none may be.
     """
@@ -62,7 +70,8 @@ class BenchPlan:
     groups: frozenset[str]
     named: frozenset[str]
     rows: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-    point_rows: int
+    point_rows: int = 512
+    shrink: Callable[[str], int] = _whole
     depth: int = 1024
     width: int = 4096
     rounds: int = 3
@@ -80,8 +89,14 @@ class BenchPlan:
     cache_known: bool
     operand_bytes: int
     array_bytes: int
+    doubts: tuple[str, ...] = ()
+    timer_doubts: tuple[str, ...] = ()
     expectations: Expectations
     children: Host | None = None
+
+    def product(self, dtype: str) -> tuple[int, int]:
+        """K and N of the matrix products in `dtype`."""
+        return self.depth // self.shrink(dtype), self.width // self.shrink(dtype)
 
     @property
     def compile_s(self) -> float:
@@ -126,11 +141,10 @@ def make_plan(
         quick=quick,
         named=only,
         groups=groups if sustained_s is None else groups | {"thermal"},
-        point_rows=256 if quick else 512,
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
         soft_s=compiling_s + (4.2 if quick else 18.0),
-        late_s=compiling_s + (4.2 if quick else 22.5),
+        late_s=compiling_s + (4.8 if quick else 22.5),
         cache_bytes=cache,
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),

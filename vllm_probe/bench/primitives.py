@@ -123,7 +123,8 @@ class PrimitivesSection(Section):
             and (reason := gate(self.adapter, primitive, dtype, name, most=_SHAPES))
         ):
             return absent("error", reason)
-        call = _WORK[primitive](self.adapter, dtype, name, point, _TOKENS // divisor)
+        shrink = self.plan.shrink(dtype) if primitive is Primitive.ATTENTION else 1
+        call = _WORK[primitive](self.adapter, dtype, name, point, _TOKENS // divisor // shrink)
         call()
         if compiled and not self.adapter.settle(self.plan.compile_s):
             return absent("skipped", f"not compiled within {self.plan.compile_s:g} s; `--only primitives` waits longer")
@@ -144,7 +145,7 @@ def _attention(adapter: HardwareAdapter[Any], dtype: str, name: str, length: int
         adapter.random((tokens, heads, _HEAD_DIM), dtype, seed)
         for seed, heads in enumerate((_HEADS, _KV_HEADS, _KV_HEADS))
     )
-    lengths = [length] * (tokens // length)
+    lengths = [min(length, tokens)] * max(tokens // length, 1)
     return partial(adapter.attention, query, key, value, lengths, causal=True, implementation=name)
 
 

@@ -67,17 +67,18 @@ class QuantizingSection(Section):
 
     def _prepare(self, divisor: int) -> Work:
         adapter, plan, rows = self.adapter, self.plan, self.plan.point_rows
-        weight_bytes = plan.depth * plan.width
+        depth, width = plan.product("int8")
+        weight_bytes = depth * width
         sets = max(min(math.ceil(plan.operand_bytes / weight_bytes) + 1, _MOST_SETS) // divisor, 1)
-        weights = [adapter.random((plan.width, plan.depth), "int8", seed) for seed in range(1, sets + 1)]
+        weights = [adapter.random((width, depth), "int8", seed) for seed in range(1, sets + 1)]
         operators = [adapter.prepare_linear(weight, None, "int8") for weight in weights]
-        x = adapter.random((rows, plan.depth), "bf16", seed=0)
+        x = adapter.random((rows, depth), "bf16", seed=0)
         cold = plan.cache_known and sets * weight_bytes >= 3 * plan.cache_bytes
         return Work(
             calls=[partial(self._multiply, operator, x) for operator in operators],
-            amount=2.0 * rows * plan.depth * plan.width,
+            amount=2.0 * rows * depth * width,
             method=(
-                f"bf16 [{rows}, {plan.depth}] quantized by row, then x int8 [{plan.width}, {plan.depth}]^T, in int32, "
+                f"bf16 [{rows}, {depth}] quantized by row, then x int8 [{width}, {depth}]^T, in int32, "
                 f"2 FLOP per multiply-add of the product, {sets} weights in turn"
             ),
             doubts=() if cold else ("weights may be partly cached",),

@@ -1,7 +1,8 @@
 """Measurements to a capability document, in which every value and every gap says where it comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 from vllm_probe.bench.facts import known_facts
@@ -15,11 +16,17 @@ from vllm_probe.core.document import Stamp
 class Report:
     """Writes the capability document of one device; what is looked up is looked up once."""
 
-    def __init__(self, adapter: HardwareAdapter[Any], stamp: Stamp, sections: Sequence[Section]) -> None:
+    def __init__(
+        self,
+        adapter: HardwareAdapter[Any],
+        stamp: Stamp,
+        sections: Sequence[Section],
+        unknown: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._vendor = adapter.device.vendor
         self._stamp = stamp
         self._sections = sections
-        self._known = known_facts(adapter)
+        self._known = known_facts(adapter, unknown)
 
     def capability(self) -> Capability:
         """The document of what the sections have read so far; the rest is null and skipped."""

@@ -13,6 +13,7 @@ from vllm_probe.bench.primitives import PrimitivesSection
 from vllm_probe.bench.quantizing import QuantizingSection
 from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
+from vllm_probe.bench.sounding import sounded
 from vllm_probe.bench.thermal import ThermalSection
 from vllm_probe.bench.timing import Case, Stopwatch
 from vllm_probe.bench.weight_only import WeightOnlySection
@@ -57,8 +58,9 @@ def run_bench(
     `save` gets a valid document at the start, after every finished measurement, and before an interruption goes on.
     `resume_from` is such a document: what it holds for the same device, machine and torch is not measured again.
     """
+    plan = sounded(plan, adapter)
     sections = make_sections(adapter, plan)
-    report = Report(adapter, stamp, sections)
+    report = Report(adapter, stamp, sections, plan.expectations.unknown)
     if resume_from:
         report.restore(resume_from)
     chosen = [section for section in sections if section.name in plan.groups]
@@ -74,11 +76,11 @@ def run_bench(
         for batch in _in_turn(chosen):
             total = sum(section.total() for section in chosen)  # what was read may want more, or less
             owners = {case.key: section for section, case in batch}
-            missing = [case for section, case in batch if case.key not in section.readings]
+            missing = [case for section, case in batch if case.again or case.key not in section.readings]
             done += len(batch) - len(missing)
             for case, reading in stopwatch.run(missing, begin):
                 owners[case.key].readings[case.key] = reading
-                done += 1
+                done += not case.again
                 save(report.capability())
     except KeyboardInterrupt:
         save(report.capability())

@@ -121,7 +121,7 @@ class ThermalSection(Section):
         self._processor_s = processor_s
         self._idle = idle
         self._dtype: str | None = None
-        self._begin = time.monotonic()
+        self._begin = adapter.clock()
 
     def total(self) -> int:
         """One, that takes long."""
@@ -191,7 +191,7 @@ class ThermalSection(Section):
         return self.readings["sustained_gflops", 0]
 
     def _left_s(self) -> float:
-        return self.plan.end_s - (time.monotonic() - self._begin)
+        return self.plan.end_s - (self.adapter.clock() - self._begin)
 
     def _settle(self, load: Load) -> list[Slice]:
         """Load until four slices in a row are alike, or the time for it is over."""
@@ -241,7 +241,12 @@ class ThermalSection(Section):
             (seen.held_down is not None, seen.held_down or ""),
             (judged.doubt is not None, judged.doubt or ""),
         )
-        doubts = [*work.doubts, *(text for applies, text in found if applies)]
+        doubts = [
+            *work.doubts,
+            *self.plan.doubts,
+            *self.plan.timer_doubts,
+            *(text for applies, text in found if applies),
+        ]
         status: Status = "noisy" if slope > _SLOPE or spread_pct > _SPREAD_PCT else "measured"
         if share < _BUSY or seen.held_down:
             status = "throttled"

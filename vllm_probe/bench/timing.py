@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
-from vllm_probe.bench.doubt import checked, doubt_of_clock, doubt_of_data, doubt_of_timer
+from vllm_probe.bench.doubt import checked, doubt_of_clock, doubt_of_timer
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.watch import Watch, sum_up
@@ -71,6 +71,7 @@ class Case:
         optional: left out when time is short.
         share: part of the usual time of a round, and of the rounds that may follow, that it gets.
         is_late: whether it may still begin when other optional tests may not.
+        again: one more round of a test that was timed earlier, which shows what changed meanwhile.
     """
 
     key: tuple[str, int]
@@ -81,6 +82,7 @@ class Case:
     optional: bool = False
     share: float = 1.0
     is_late: bool = False
+    again: bool = False
 
 
 class Reading(NamedTuple):
@@ -119,18 +121,22 @@ class Stopwatch:
         self._adapter = adapter
         self._watch = Watch(adapter)
         self._plan = plan
-        self._start = time.monotonic()
+        self._start = adapter.clock()
         self._waiting = 0.0
-        self._doubt_of_data = _doubt_of_data(adapter)
+        self._timed: dict[tuple[str, int], _Entry] = {}
         self._software = ", ".join(f"{name} {version}" for name, version in sorted(adapter.software().items()))
 
     def run(self, cases: Sequence[Case], begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
         """Tests with their readings in the order in which they finish; `begin` is told of every round.
 
-        At most twelve tests take turns at a time. A test that fails is a reading with status `error`.
+        At most twelve tests take turns at a time. A test that fails is a reading with status `error`. One that is to
+        run `again` has no reading where it did not run before, or its time is over.
         """
         pending, live = deque(cases), deque[_Entry]()
         while pending or live:
+            if pending and pending[0].again:
+                yield from self._once_more(pending.popleft(), begin)
+                continue
             entry = _Entry(pending.popleft()) if pending and len(live) < _WINDOW else live.popleft()
             self._waiting = math.fsum(case.share for case in pending)
             begin(entry.case)
@@ -138,11 +144,26 @@ class Stopwatch:
             if reading is None:
                 live.append(entry)
             else:
+                self._timed[entry.case.key] = entry
                 yield entry.case, reading
+
+    def _once_more(self, case: Case, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
+        entry = self._timed.get(case.key)
+        if entry is None or entry.work is None or not entry.rounds or self._elapsed_s() > self._plan.late_s:
+            return
+        begin(case)
+        try:
+            self._round(entry, entry.work)
+            yield case, self._reading(entry, entry.work)
+        except Exception as error:  # noqa: BLE001 one failing test never loses another's result
+            yield case, absent("error", describe(error))
+
+    def _elapsed_s(self) -> float:
+        return self._adapter.clock() - self._start
 
     def _turn(self, entry: _Entry) -> Reading | None:
         plan = self._plan
-        elapsed_s = time.monotonic() - self._start
+        elapsed_s = self._elapsed_s()
         left_s = (plan.late_s if entry.case.is_late else plan.soft_s) - elapsed_s
         if elapsed_s > plan.hard_s or (left_s <= 0 and entry.case.optional and entry.work is None):
             return absent("skipped", "the time for bench was over")
@@ -154,8 +175,9 @@ class Stopwatch:
                 entry.work = prepared
                 self._warm_up(entry, entry.work)
                 needed_s = plan.rounds * entry.call_s
-                if entry.case.optional and entry.call_s > plan.round_s and needed_s > left_s:
-                    return absent("skipped", f"needs {needed_s:.1f} s of the {left_s:.1f} s left")
+                most_s = left_s if entry.case.optional else plan.end_s - elapsed_s
+                if entry.call_s > plan.round_s and needed_s > most_s:
+                    return absent("skipped", f"needs {needed_s:.1f} s of the {most_s:.1f} s left")
             self._round(entry, entry.work)
             return self._reading(entry, entry.work) if self._is_enough(entry, left_s) else None
         except Exception as error:  # noqa: BLE001 one failing test never loses another's result
@@ -222,11 +244,11 @@ class Stopwatch:
         )
         told = (
             judged.doubt,
-            self._doubt_of_data,
             doubt_of_timer(entry.timed_s, entry.host_s, call_s),
             doubt_of_clock(seen.clock_mhz, entry.case.expected),
         )
-        doubts = [*work.doubts, *(text for applies, text in found if applies), *filter(None, told)]
+        standing = (*self._plan.doubts, *(() if work.timer else self._plan.timer_doubts))
+        doubts = [*work.doubts, *standing, *(text for applies, text in found if applies), *filter(None, told)]
         status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
         if judged.verdict == "suspect" or share < _BUSY or seen.held_down:
             status = "suspect" if judged.verdict == "suspect" else "throttled"
@@ -246,13 +268,6 @@ class Stopwatch:
             lowest_clock_mhz=seen.lowest_mhz,
         )
         return Reading(value, measurement)
-
-
-def _doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:
-    try:
-        return doubt_of_data(adapter)
-    except Exception as error:  # noqa: BLE001 a device that gives nothing back still has its memory measured
-        return f"its data could not be looked at: {describe(error)}"
 
 
 def absent(status: Status, reason: str) -> Reading:

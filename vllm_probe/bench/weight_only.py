@@ -44,7 +44,7 @@ class WeightOnlySection(Section):
         """Rows, weight GB/s and GFLOP/s of what was read; the rates of a point follow from one time."""
         for dtype in FORMATS:
             base = f"/weight_only/{dtype}/curve"
-            found = [(rows, self.readings[dtype, rows]) for rows in ROWS if (dtype, rows) in self.readings]
+            found = [(rows, self.readings[key]) for rows in ROWS if (key := _key(dtype, rows)) in self.readings]
             curve = [(rows, rate, about) for rows, (rate, about) in found if rate is not None]
             if not curve:
                 gap = next((reading for _, reading in found), self.pending)
@@ -63,11 +63,11 @@ class WeightOnlySection(Section):
         for dtype, unit in partial.weight_only.items():
             for index, (rows, _, rate) in enumerate(unit.curve):
                 if measurement := partial.measurements.get(f"/weight_only/{dtype}/curve/{index}"):
-                    self.readings[dtype, rows] = Reading(rate, measurement)
+                    self.readings[_key(dtype, rows)] = Reading(rate, measurement)
 
     def _case(self, dtype: str, rows: int) -> Case:
         return Case(
-            key=(dtype, rows),
+            key=_key(dtype, rows),
             title=f"{dtype} weights {rows} rows",
             unit="GFLOP/s",
             prepare=partial(self._prepare, dtype, rows),
@@ -78,25 +78,29 @@ class WeightOnlySection(Section):
 
     def _prepare(self, dtype: str, rows: int, divisor: int) -> Work:
         plan, adapter = self.plan, self.adapter
-        weight_bytes = int(plan.depth * plan.width * FORMATS[dtype])
+        depth, width = plan.product("bf16")
+        weight_bytes = int(depth * width * FORMATS[dtype])
         if dtype not in self._operators:
             sets = max(min(math.ceil(plan.operand_bytes / weight_bytes) + 1, _MOST_SETS) // divisor, 1)
-            shape = (plan.width, plan.depth)
             self._operators[dtype] = [
-                adapter.prepare_weight_only(adapter.random(shape, "bf16", seed), dtype) for seed in range(sets)
+                adapter.prepare_weight_only(adapter.random((width, depth), "bf16", seed), dtype) for seed in range(sets)
             ]
-        operators, x = self._operators[dtype], adapter.random((rows, plan.depth), "bf16", seed=0)
+        operators, x = self._operators[dtype], adapter.random((rows, depth), "bf16", seed=0)
         turning = len(operators) * weight_bytes
         cold = plan.cache_known and turning >= 3 * plan.cache_bytes
         return Work(
             calls=[partial(operator, x) for operator in operators],
-            amount=2.0 * rows * plan.depth * plan.width,
+            amount=2.0 * rows * depth * width,
             method=(
-                f"bf16 [{rows}, {plan.depth}] x {dtype} [{plan.width}, {plan.depth}]^T, 2 FLOP per multiply-add, "
+                f"bf16 [{rows}, {depth}] x {dtype} [{width}, {depth}]^T, 2 FLOP per multiply-add, "
                 f"{FORMATS[dtype]:g} bytes a weight without scales, {len(operators)} in turn ({turning >> 20} MiB)"
             ),
             doubts=() if cold else ("weights may be partly cached",),
         )
+
+
+def _key(dtype: str, rows: int) -> tuple[str, int]:
+    return f"{dtype} weights", rows
 
 
 def _weight_gb_s(dtype: str, rows: int, gflops: float) -> float:

@@ -170,7 +170,7 @@ class GroupWidthSection(Section):
             key=self._key(lanes, f"{dtype} {rows}"),
             title=f"{dtype} {rows} rows {lanes} lanes",
             unit="GFLOP/s",
-            prepare=partial(products, self.adapter, dtype, rows=rows, implementation=name, lanes=lanes),
+            prepare=partial(products, self.adapter, self.plan, dtype, rows=rows, launch=(name, lanes)),
             expected=self.plan.expectations.compute(dtype),
             optional=True,
         )

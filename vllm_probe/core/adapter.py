@@ -31,6 +31,18 @@ class HardwareAdapter(Operations[Tensor]):
     copy_queues: int = 1
     """Queues whose copies can run at the same time."""
 
+    copy_engines: int | None = None
+    """Engines that copy beside the compute units, null where nobody tells."""
+
+    num_units: int | None = None
+    """Compute units: multiprocessors, cores of a GPU; null leaves it to what the probe found."""
+
+    native_group_width: int | None = None
+    """Lanes that execute together: warp, wave, sub-group or vector; null leaves it to what the probe found."""
+
+    supported_group_widths: tuple[int, ...] = ()
+    """All widths that code can have, where there is more than the native one."""
+
     compile_folder: Path | None = None
     """Private folder for implementations that are compiled, which exist only where somebody set one."""
 

@@ -77,3 +77,10 @@ def test_the_cached_array_fits_the_last_level_cache_four_times() -> None:
 @pytest.mark.parametrize("plan", [replace(PLAN, array_bytes=16 * MIB), replace(PLAN, cache_known=False)])
 def test_arrays_that_do_not_exceed_the_cache_four_times_over_are_doubted(plan: BenchPlan) -> None:
     assert prepared(cases(FakeAdapter(), plan)["read"]).doubts == ("arrays may be partly cached",)
+
+
+def test_a_virtual_machine_doubts_the_rates_of_the_memory_that_it_shares() -> None:
+    adapter = FakeAdapter(cpu(hypervisor=True))
+    works = {kind: prepared(case) for kind, case in cases(adapter).items() if kind != "streaming_copy"}
+    shared = {kind for kind, work in works.items() if any("virtual machines" in doubt for doubt in work.doubts)}
+    assert shared == {"read", "copy", "triad"}

@@ -93,3 +93,12 @@ def test_finished_lines_are_taken_up_again_and_not_measured_again() -> None:
     again.restore(read_back(document(section)))
     assert list(again.batches()) == [[]]
     assert at(written(again), "/dma/d2h_pinned_gb_s")[0] == pytest.approx(25, rel=1e-3)
+
+
+class Engines(NullAdapter):
+    copy_engines = 3
+
+
+def test_the_engines_that_an_adapter_knows_of_are_counted() -> None:
+    adapter = play(Script(), Engines)
+    assert at(run(CopySection(adapter, short(adapter, quick=True))), "/dma/engine_count")[0] == 3

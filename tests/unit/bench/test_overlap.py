@@ -75,3 +75,18 @@ def test_points_of_the_curves_are_taken_up_again() -> None:
     assert at(written(after), "/dma/duplex_gain")[0] == pytest.approx(2, rel=0.01)
     assert at(written(after), "/dma/cpu_bypass")[0] is True
     assert [queues for queues, _ in at(written(after), "/dma/concurrency_curve")[0]] == [1, 2, 3, 4, 8]
+
+
+def test_products_beside_a_copy_take_no_longer_where_they_share_nothing() -> None:
+    ratio, about = at(run(section(Script())), "/dma/copy_compute_slowdown")
+    assert ratio == pytest.approx(1, rel=0.05)
+    assert (about.status, about.confidence) == ("measured", "medium")
+
+
+def test_products_that_wait_for_a_copy_take_twice_as_long() -> None:
+    assert at(run(section(Script(), Blocking)), "/dma/copy_compute_slowdown")[0] == pytest.approx(2, rel=0.05)
+
+
+def test_an_adapter_without_products_has_nothing_to_run_beside_a_copy() -> None:
+    about = at(run(section(Script(rates_gflops={}))), "/dma/copy_compute_slowdown")[1]
+    assert about.status == "unsupported"

@@ -61,7 +61,7 @@ def test_a_choice_that_was_made_is_not_made_again() -> None:
     again = FakeAdapter()
     first = bench(FakeAdapter())
     assert bench(again, resume_from=first).primitives == first.primitives
-    assert not again.ran
+    assert not [name for name in again.ran if name.startswith("rope")]
 
 
 def test_a_primitive_with_a_choice_is_not_among_the_unknown() -> None:

@@ -17,6 +17,7 @@ from vllm_probe.bench.timing import Reading, absent
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability, Confidence, Measurement, Status
 from vllm_probe.core.device import Device
+from vllm_probe.core.primitive import MemoryReading
 from vllm_probe.core.schema import violations
 from vllm_probe.core.values import COMPUTE_DTYPES, JsonValue
 from vllm_probe.vendors.mapper import Choice
@@ -159,3 +160,54 @@ def test_a_partial_document_of_another_device_or_machine_is_not_used() -> None:
         made.report.restore(partial)
         assert not any(section.readings for section in sections(made))
         assert not made.compute.choices
+
+
+class Stating(FakeAdapter):
+    """Says of its device what no probe of another's can know."""
+
+    num_units = 24
+    native_group_width = 16
+    supported_group_widths = (32, 8, 16)
+
+
+def facts_of(adapter: FakeAdapter, unknown: dict[str, str]) -> Capability:
+    plan = make_plan(adapter.device, quick=True, only=frozenset())
+    return Report(adapter, STAMP, make_sections(adapter, plan), unknown).capability()
+
+
+def test_what_an_adapter_states_of_its_device_goes_before_what_the_probe_found() -> None:
+    document = facts_of(Stating(), {})
+    assert (document.device.num_units, document.execution.group_width["native"]) == (24, 16)
+    assert document.execution.group_width["supported"] == [8, 16, 32]
+
+
+def test_a_gap_has_the_reason_of_the_probe() -> None:
+    device = Device(id="x:0", vendor="x", kind="gpu")
+    adapter = FakeAdapter(device)
+    adapter._memory = lambda: MemoryReading(total_bytes=None, free_bytes=None)  # type: ignore[method-assign]
+    unknown = {"/memory/usable_bytes": "its driver does not tell what is free", "/arch": "nobody names it"}
+    document = facts_of(adapter, unknown)
+    assert document.unknown["/memory/usable_bytes"] == "its driver does not tell what is free"
+    assert document.unknown["/device/arch"] == "nobody names it"
+    assert document.unknown["/execution/group_width/native"] == "neither the driver nor the adapter tells"
+
+
+def test_a_highest_rate_beside_rows_for_which_there_was_no_time_is_noisy() -> None:
+    made = bench()
+    lost = absent("skipped", "the time for bench was over")
+    made.compute.readings.update(
+        {
+            ("int8", 256): reading(800.0, "high"),
+            ("int8", 512): reading(900.0, "high"),
+            ("int8", 1024): lost,
+            ("bf16", 512): reading(500.0, "high"),
+            ("bf16", 1024): reading(490.0, "high"),
+            ("bf16", 2048): lost,
+        }
+    )
+    measurements = made.report.capability().measurements
+    about = measurements["/compute_units/int8/throughput_gflops"]
+    assert (about.status, about.confidence) == ("noisy", "low")
+    assert about.reason == "1024 rows: the time for bench was over"
+    about = measurements["/compute_units/bf16/throughput_gflops"]
+    assert (about.status, about.confidence) == ("measured", "high")

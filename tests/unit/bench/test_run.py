@@ -75,7 +75,7 @@ def test_only_runs_what_is_named() -> None:
 
 def test_after_each_test_a_valid_document_says_what_has_not_run() -> None:
     document, saved = bench(FakeAdapter(), plan(quick=True))
-    assert len(saved) == 1 + 4 + 5 + 5 + 2 * 7
+    assert len(saved) == 1 + 4 + 5 + 5 + 2 * 7 + (4 + 4)  # and what is timed again
     assert all(violations("capability", codec.to_json(each)) == () for each in saved)
     assert saved[0].unknown["/compute_units/fp32/throughput_gflops"] == "not run yet"
     assert saved[-1] == document
@@ -149,3 +149,14 @@ def test_a_format_that_nobody_would_choose_gets_a_point_and_no_curve() -> None:
     adapter.linears["fp16", "plain"] = 126.0
     document, _ = bench(adapter, replace(plan(), groups=frozenset({"gemm"})))
     assert [rows for rows, _ in document.compute_units["fp16"].curve] == [32, 128, 512, 2048]
+
+
+def test_the_best_rows_come_first_and_the_highest_rates_are_timed_again_at_the_end() -> None:
+    titles: list[str] = []
+    made = plan(quick=True, only=frozenset({"gemm"}))
+    steps = lambda title, done, total: titles.append(title)  # noqa: E731 - a name for the argument
+    document = run_bench(FakeAdapter(), made, STAMP, save=lambda document: None, progress=steps)
+    order = [title for title in dict.fromkeys(titles) if title.startswith("int8") and title != "int8 512 rows"]
+    assert order == [f"int8 {rows} rows" for rows in (1024, 2048, 256, 4096, 128, 64, 32)]
+    assert [title.split()[0] for title in titles[-5:]] == ["fp32", "bf16", "fp16", "int8", "done"]
+    assert document.compute_units["int8"].throughput_gflops == pytest.approx(800)

@@ -223,3 +223,33 @@ def test_a_timer_of_the_work_replaces_that_of_the_device() -> None:
     case = Case(key=("a", 0), title="a", unit="us", prepare=lambda divisor: work)
     ((_, reading),) = Stopwatch(adapter, PLAN, lambda: 2 * adapter._now).run([case], lambda case: None)
     assert reading.value == pytest.approx(2e6)
+
+
+def test_one_more_round_shows_what_changed_meanwhile() -> None:
+    adapter = FakeAdapter()
+    found = case(adapter)
+    stopwatch = Stopwatch(adapter, PLAN, lambda: 2 * adapter._now)
+    ((_, first),) = stopwatch.run([found], lambda case: None)
+    adapter.slowness = lambda batch: 1.2
+    ((_, second),) = stopwatch.run([replace(found, again=True)], lambda case: None)
+    assert (first.measurement.status, second.measurement.status) == ("measured", "noisy")
+    assert second.value == first.value
+    assert (second.measurement.samples or 0) > (first.measurement.samples or 0)
+
+
+def test_a_test_that_did_not_run_or_has_no_time_left_does_not_run_again() -> None:
+    adapter = FakeAdapter()
+    again = replace(case(adapter), again=True)
+    begun: list[Case] = []
+    assert list(Stopwatch(adapter, PLAN).run([again], begun.append)) == []
+    stopwatch = Stopwatch(adapter, replace(PLAN, late_s=0.1))
+    assert len(list(stopwatch.run([case(adapter)], lambda case: None))) == 1
+    assert list(stopwatch.run([again], begun.append)) == []
+    assert begun == []
+
+
+def test_a_needed_test_that_the_time_for_bench_cannot_hold_is_skipped_with_its_need() -> None:
+    adapter = FakeAdapter()
+    measurement = run(adapter, [case(adapter, gflops=0.05)])["a"].measurement
+    assert measurement.status == "skipped"
+    assert "needs 60.0 s" in (measurement.reason or "")
