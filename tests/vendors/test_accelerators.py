@@ -1,6 +1,7 @@
 """The adapters of GPUs and NPUs over a stand-in for torch's module of the device; no accelerator is needed."""
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -273,3 +274,35 @@ def test_a_build_of_torch_without_the_device_is_a_typed_error(kind: type[Acceler
         pytest.skip("this machine has one")
     with pytest.raises(DeviceUnavailable):
         adapter.open()
+
+
+class Told(FakeBackend):
+    """Tells what CUDA, ROCm or XPU does of a device."""
+
+    facts: dict[str, Any]
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(**self.facts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch", "facts", "units", "width", "widths"),
+    [
+        (NvidiaAdapter, "sm_90", {"multi_processor_count": 132}, 132, 32, ()),
+        (AmdAdapter, "gfx942", {"multi_processor_count": 304}, 304, 64, ()),
+        (IntelAdapter, None, {"gpu_subslice_count": 32, "sub_group_sizes": [32, 8, 16]}, 32, 32, (8, 16, 32)),
+        (AscendAdapter, "910b3", {}, None, None, ()),
+    ],
+)
+def test_an_adapter_states_units_and_widths_as_torch_tells_them(
+    kind: type[AcceleratorAdapter],
+    arch: str | None,
+    facts: dict[str, Any],
+    units: int | None,
+    width: int | None,
+    widths: tuple[int, ...],
+) -> None:
+    backend = Told()
+    backend.facts = facts
+    adapter = opened(kind, backend, arch=arch)
+    assert (adapter.num_units, adapter.native_group_width, adapter.supported_group_widths) == (units, width, widths)

@@ -43,6 +43,11 @@ class AscendAdapter(AcceleratorAdapter):
     def _toolchain(self, hints: CompileHints) -> str:  # noqa: ARG002
         return "torch_npu compiles whole graphs by torchair, and inductor has no Ascend backend of its own"
 
+    def _describe(self) -> None:
+        """There are no groups of lanes: a cube of 16 x 16 x 16, and vectors of 256 bytes."""
+        super()._describe()
+        self.native_group_width = None
+
     def _formats(self) -> tuple[str, ...]:
         """bf16 from the 910B on: https://www.hiascend.com/document/detail/en/canncommercial/80RC22."""
         return ("fp16", "bf16") if (self.device.arch or "").startswith(("910b", "910_93", "910c", "950")) else ("fp16",)

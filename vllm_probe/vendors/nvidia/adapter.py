@@ -2,6 +2,7 @@
 
 import re
 
+from vllm_probe.vendors.nvidia.cuda import copy_engines
 from vllm_probe.vendors.torchbase import AcceleratorAdapter
 
 _SINCE = {"fp16": 53, "int8": 75, "bf16": 80, "tf32": 80, "fp8_e4m3": 89}
@@ -18,6 +19,10 @@ class NvidiaAdapter(AcceleratorAdapter):
     torch_name = "cuda"
     index_names = ("cuda",)
     alignment_bytes = 256  # cudaMalloc: CUDA C++ Programming Guide, device memory accesses
+
+    def _describe(self) -> None:
+        super()._describe()
+        self.copy_engines = copy_engines(self._host, self._index)
 
     def _formats(self) -> tuple[str, ...]:
         found = re.fullmatch(r"sm_(\d+)[a-z]?", self.device.arch or "")

@@ -13,7 +13,7 @@ from vllm_probe.vendors.nvidia.codes import cuda_version
 from vllm_probe.vendors.nvidia.structs import Uuid
 
 _NAMES = ("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "nvcuda.dll")
-_MAJOR, _MINOR, _INTEGRATED = 75, 76, 18  # CUdevice_attribute
+_MAJOR, _MINOR, _INTEGRATED, _COPY_ENGINES = 75, 76, 18, 40  # CUdevice_attribute
 _MOST = 256  # devices; a count above is no count
 
 
@@ -34,6 +34,16 @@ def read(host: Host) -> dict[str, Any]:
         "count": count,
         "devices": [_device(cuda, ordinal) for ordinal in range(1 if count is None else min(count, _MOST))],
     }
+
+
+def copy_engines(host: Host, ordinal: int) -> int | None:
+    """Engines that copy beside the kernels of CUDA's device `ordinal`, once this process has initialised it."""
+    try:
+        cuda = _load(host)
+        handle = _number(lambda target: cuda.call("cuDeviceGet", target, ordinal))
+        return _attribute(cuda, "async_engine_count", _COPY_ENGINES, ordinal if handle is None else handle)
+    except LibraryUnavailable:
+        return None
 
 
 def _load(host: Host) -> Library:

@@ -93,6 +93,15 @@ class AcceleratorAdapter(TorchAdapter):
         self._precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         self._streams = [self.backend.Stream(device=self._index) for _ in range(self.copy_queues)]
+        self._describe()
+
+    def _describe(self) -> None:
+        """States what torch tells: `multi_processor_count` of CUDA and ROCm, Xe-cores and sub-groups of XPU."""
+        told = self.backend.get_device_properties(self._index)
+        names = ("multi_processor_count", "gpu_subslice_count")
+        self.num_units = next((count for name in names if (count := getattr(told, name, None))), None)
+        self.native_group_width = self._lanes()
+        self.supported_group_widths = tuple(sorted(getattr(told, "sub_group_sizes", ())))
 
     def _close(self) -> None:
         torch.set_float32_matmul_precision(self._precision)
