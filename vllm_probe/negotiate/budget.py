@@ -83,10 +83,12 @@ def _non_torch(case: Case) -> int:
 
 def layout_of(case: Case, shape: Shape, stage: Stage) -> Layout:
     """The KV cache of a rank of `stage`."""
-    grouped = bool(case.law.get("groups_layers"))
+    grouped, states = bool(case.law.get("groups_layers")), int(case.law.get("linear_states", 1))
     if not case.keeps_kv:
         return Layout(0, ())
-    return layout(case.need, WIDTHS[shape.kv_dtype], case.ranks, stage, shape.block_size, grouped=grouped)
+    return layout(
+        case.need, WIDTHS[shape.kv_dtype], case.ranks, stage, shape.block_size, grouped=grouped, states=states
+    )
 
 
 def limit_bytes(case: Case, graph_bytes: int = 0) -> int | None:

@@ -14,11 +14,12 @@ _NEAR = 1.5  # kinds of about as many layers share one group size
 
 @dataclass(frozen=True, slots=True)
 class CacheGroup:
-    """Layers that share a block table: what they attend to, and the tokens of their blocks."""
+    """Layers that share a block table: what they attend to, tokens of their blocks, and states of a sequence."""
 
     kind: str
     window: int | None
     block_tokens: int
+    states: int = 1
 
     def blocks(self, length: int, tokens: int) -> int:
         """Blocks of one sequence of `length` tokens, computed at most `tokens` a step.
@@ -27,7 +28,7 @@ class CacheGroup:
         ChunkedLocalAttentionSpec and MambaSpec.
         """
         if self.kind == "linear":
-            return 1
+            return self.states
         if self.window is None:
             return -(-length // self.block_tokens)
         if self.kind == "chunked":
@@ -59,13 +60,16 @@ class Layout:
         return num_blocks // len(self.groups) * min(group.block_tokens for group in self.groups)
 
 
-def layout(need: Requirements, width: int, ranks: int, stage: Stage, block_size: int, *, grouped: bool) -> Layout:
+def layout(  # noqa: PLR0913 - what a layout depends on
+    need: Requirements, width: int, ranks: int, stage: Stage, block_size: int, *, grouped: bool, states: int = 1
+) -> Layout:
     """The layout for blocks of at least `block_size` tokens whose values have `width` bytes.
 
     Engines that group layers give each kind of attention blocks of one size: a group has as many layers as the rarest
     kind (or the most frequent one, where that is less than 1.5 times as many), the last group of a kind is filled up,
     and a kind whose tokens take fewer bytes gets more tokens a block. A state of linear attention is one block, so
-    blocks of attention grow until they hold one (vllm/v1/core/kv_cache_utils.py, vllm/model_executor/models/config.py).
+    blocks of attention grow until they hold one; an engine that caches prefixes of such models keeps two `states` of a
+    sequence (vllm/v1/core/kv_cache_utils.py, vllm/model_executor/models/config.py).
     """
     per_token = math.ceil(need.kv_bytes_per_token(width, ranks) * stage.share)
     if not per_token:
@@ -88,7 +92,7 @@ def layout(need: Requirements, width: int, ranks: int, stage: Stage, block_size:
     fewest, most = min(kinds.values()), max(kinds.values())
     size = most if most < _NEAR * fewest else fewest
     cached = tuple(
-        CacheGroup(kind.kind, kind.window, page // bytes_of[kind] if bytes_of[kind] else block_size)
+        CacheGroup(kind.kind, kind.window, page // bytes_of[kind] if bytes_of[kind] else block_size, states)
         for kind, count in kinds.items()
         for _ in range(-(-count // size))
     )

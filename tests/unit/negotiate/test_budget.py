@@ -162,7 +162,7 @@ def test_linear_attention_takes_a_block_for_each_sequence_of_every_group() -> No
     assert tokens * 2048 >= analyse(hybrid).state_bytes(2) / 30 > (tokens - 16) * 2048
     assert found.kv_cache_bytes is not None
     assert found.num_kv_blocks == found.kv_cache_bytes // (10 * tokens * 2048)
-    assert found.kv_cache_tokens == found.num_kv_blocks * 8192 // (3 + math.ceil(8192 / tokens))
+    assert found.kv_cache_tokens == found.num_kv_blocks * 8192 // (2 * 3 + math.ceil(8192 / tokens))
 
 
 def test_a_rank_of_a_pipeline_holds_its_end_and_the_fullest_one_counts() -> None:

@@ -2,16 +2,19 @@
 
 import pytest
 
-from tests.unit.negotiate.cases import QWEN3_8B
+from tests.unit.negotiate.cases import GIB, QWEN3_8B
 from vllm_probe.models import catalogue
 from vllm_probe.negotiate.kv import CacheGroup, Layout, layout
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.stages import stages_of
 
 
-def laid(name: str, *, width: int = 2, ranks: int = 1, grouped: bool = True, stages: int = 1) -> Layout:
+def laid(
+    name: str, *, width: int = 2, ranks: int = 1, grouped: bool = True, stages: int = 1, states: int = 1
+) -> Layout:
     spec = catalogue.load(name)
-    return layout(analyse(spec), width, ranks, stages_of(spec.num_layers, stages)[0], 16, grouped=grouped)
+    stage = stages_of(spec.num_layers, stages)[0]
+    return layout(analyse(spec), width, ranks, stage, 16, grouped=grouped, states=states)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,21 @@ def test_blocks_of_attention_grow_until_they_hold_a_state() -> None:
         assert {group.block_tokens for group in found.groups} == {tokens}
         assert len(found.groups) == 4
         assert found.block_bytes == 16 * tokens * 2 * 4 * 256 * width
+
+
+@pytest.mark.parametrize(("gib", "tokens"), [(5.98, 567_978), (6.01, 569_878)])
+def test_two_states_a_sequence_give_the_tokens_that_a_hybrid_logged(gib: float, tokens: int) -> None:
+    """github.com/noonghunna/club-3090, issues 612 and 652: Qwen3.6-35B-A3B on a 5090, vLLM 0.24, 8-bit cache."""
+    found = laid("Qwen3.5-35B-A3B", width=1, states=2)
+    blocks = round(gib * GIB) // found.block_bytes
+    assert found.held_tokens(blocks, 131_072, 8192, "concurrency") == pytest.approx(tokens, abs=1)
+
+
+def test_a_windowed_model_with_two_widths_holds_the_sequences_that_it_logged() -> None:
+    """gemma-4-26B-A4B on a GB10 with an 8-bit cache of 54.14 GiB: 25.41 sequences of 131,072 tokens."""
+    found = laid("gemma-4-26B-A4B", width=1)
+    blocks = round(54.14 * GIB) // found.block_bytes
+    assert blocks / found.blocks(131_072, 8192) == pytest.approx(25.41, abs=0.005)
 
 
 def test_a_kind_with_smaller_entries_gets_more_tokens_a_block() -> None:
