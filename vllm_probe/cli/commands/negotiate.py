@@ -42,7 +42,9 @@ def negotiate(
     ctx: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="Model name, or folder with config.json.", show_default="that of --model"),
+        typer.Argument(
+            metavar="MODEL", help="Model name, folder with config.json, or GGUF file.", show_default="that of --model"
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.", show_default="MODEL")] = None,
     capability: Annotated[
