@@ -85,12 +85,6 @@ def test_a_shape_without_weights_is_served_with_dummy_ones_only(cli: Cli) -> Non
     assert f"would load {model} on cpu0" in ended.err
 
 
-def test_a_config_for_vllm_is_not_started(cli: Cli) -> None:
-    assert cli(*NEGOTIATE, "--engine", "vllm").code == 0
-    ended = cli("serve", "--dry-run")
-    assert (ended.code, ended.error) == (3, "unsupported-model")
-
-
 def test_a_config_of_a_later_release_is_refused(cli: Cli) -> None:
     assert cli(*NEGOTIATE).code == 0
     Path("later.json").write_text(
@@ -211,11 +205,9 @@ def test_a_real_bench_that_is_interrupted_can_go_on(cli: Cli) -> None:
 
 
 def test_a_device_whose_adapter_computes_without_torch_is_refused_before_anything_is_loaded(cli: Cli) -> None:
-    assert (
-        cli("bench", "--device", "null", "--only", "gemm,memory", "--emit", "capability.json", plugins="null").code == 0
-    )
     command = ("serve", "all-MiniLM-L6-v2", "--device", "null")
     for options in (("--dry-run",), ("--port", "0")):
         ended = cli(*command, *options, plugins="null")
         assert (ended.code, ended.error) == (3, "device-unavailable")
         assert "without torch" in ended.err
+        assert "bench " not in ended.err  # nor measured
