@@ -152,3 +152,15 @@ def test_the_wheel_brings_a_descriptor_that_validates() -> None:
     described = load_capability(folder / "pocl-epyc-2-cores.capability.json")
     assert (described.device_type, described.device.driver) == ("opencl", "Portable Computing Language 3.1+debian")
     assert described.compute_units["fp32"].throughput_gflops
+
+
+def test_the_device_states_its_units_and_the_lanes_that_run_together(adapter: OpenClAdapter) -> None:
+    device = cl.get_platforms()[0].get_devices()[0]
+    assert adapter.num_units == device.max_compute_units
+    assert adapter.native_group_width == device.native_vector_width_float  # PoCL's device is a processor
+    as_gpu = OpenClAdapter(HOST)
+    as_gpu.set_device(replace(DEVICES[0], kind="gpu", details=DEVICES[0].details | {"sub_group_lanes": [8, 16]}))
+    as_gpu.open()
+    assert as_gpu.native_group_width
+    assert as_gpu.supported_group_widths == (8, 16)
+    as_gpu.close()

@@ -63,6 +63,15 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
         self._linears = Linears(self._kernels, self._allocator, self.device)
         self._lanes = 1 if self.device.kind == "cpu" else min(128, self._cl.max_work_group_size)
         self.alignment_bytes = self._cl.mem_base_addr_align // 8
+        self.num_units = self._cl.max_compute_units
+        self.native_group_width = self._native_width()
+        self.supported_group_widths = tuple(self.device.details["sub_group_lanes"])
+
+    def _native_width(self) -> int | None:
+        """fp32 lanes of the vectors of a processor, of others what the compiler makes work-groups multiples of."""
+        if self.device.kind == "cpu":
+            return self._cl.native_vector_width_float or None
+        return self._kernels.preferred_multiple("memory.triad", "fp32")
 
     def _close(self) -> None:
         self._synchronize()

@@ -28,6 +28,11 @@ class Kernels:
         memory = [argument.memory if isinstance(argument, ClTensor) else argument for argument in arguments]
         self._kernel(kernel, dtype)(self._queue, shape, group, *memory)
 
+    def preferred_multiple(self, kernel: str, dtype: str) -> int:
+        """Work-items of which the device runs `kernel` in whole groups."""
+        info = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
+        return int(self._kernel(kernel, dtype).get_work_group_info(info, self._queue.device))
+
     def _compiled(self, kernel: str, dtype: str) -> cl.Kernel:
         program, _, name = kernel.partition(".")
         name, _, sub_group = name.partition(":")
