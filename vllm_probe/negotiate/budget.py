@@ -78,7 +78,8 @@ def _non_torch(case: Case) -> int:
     arch, linked = case.capability.device.arch, case.engine.get("linked_archs", ())
     ranks = "linked_ranks" if (arch is None or arch in linked) and "linked_ranks" in rules else "ranks"
     law = _gib(processes.get("gib", rules["one_rank" if case.ranks == 1 else ranks]))
-    return max(0, law + (case.request.residual.residual_bytes if case.request.residual else 0))
+    residual = case.request.residual
+    return max(0, law + residual.residual_bytes) if residual and residual.ranks == case.ranks else law
 
 
 def layout_of(case: Case, shape: Shape, stage: Stage) -> Layout:

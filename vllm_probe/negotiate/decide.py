@@ -5,7 +5,7 @@ from typing import Any
 
 from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
-from vllm_probe.negotiate.budget import fills_memory, limit_bytes, residual_bytes
+from vllm_probe.negotiate.budget import fills_memory, layout_of, limit_bytes, residual_bytes
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.compiling import choices_of, compile_of
@@ -15,6 +15,7 @@ from vllm_probe.negotiate.parallel import roles
 from vllm_probe.negotiate.request import ranks_of
 from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
+from vllm_probe.negotiate.stages import stages_of
 
 _NO_CAPACITY = "the capacity is unknown: give --device-memory"
 _RAY = "--distributed-executor-backend ray"
@@ -141,7 +142,20 @@ def _kv_cache(record: Record, chosen: Sized) -> None:
     rule = f"the engine's on {case.device_type}, with blocks a multiple of {alignment(case)} bytes"
     record.set("block_size", chosen.shape.block_size, rule, source=case.device["block_source"])
     unknown = None if case.total_bytes else _NO_CAPACITY
-    record.set("num_kv_blocks", budget.num_kv_blocks, unknown or "KV cache bytes over block bytes")
+    cache = layout_of(case, chosen.shape, stages_of(case.spec.num_layers, case.stages)[0])
+    tokens = sorted({group.block_tokens for group in cache.groups})
+    rule = "KV cache bytes over block bytes"
+    if len(cache.groups) > 1:
+        rule += f": {len(cache.groups)} groups of layers share them, {' or '.join(map(str, tokens))} tokens a block"
+    sequence = cache.blocks(chosen.shape.max_model_len, chosen.shape.tokens)
+    record.set(
+        "num_kv_blocks",
+        budget.num_kv_blocks,
+        unknown or rule,
+        block_bytes=cache.block_bytes,
+        block_tokens=tokens,
+        blocks_of_longest_sequence=sequence,
+    )
     rule = "every sequence of the workload to its end, and one of max_model_len"
     if fills_memory(case):
         rule = "all that is left under gpu_memory_utilization"

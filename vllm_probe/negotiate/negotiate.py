@@ -78,7 +78,8 @@ def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     doubt = case.rates.doubts(_compared(selection))
     found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
     found += [f"{name} of {case.spec.name}: {reason}" for name, reason in case.spec.unknown.items()]
-    found += [case.request.residual.sentence] if case.request.residual else []
+    residual = case.request.residual
+    found += [residual.sentence] if residual and residual.ranks == selection.chosen.case.ranks else []
     if case.spec.weight_bytes is None and case.spec.num_parameters is None:
         found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
     if case.request.engine == "vllm" and not (case.spec.weights_path or case.spec.repository or case.spec.needs):

@@ -119,3 +119,13 @@ def test_a_stored_residual_moves_the_next_prediction_and_is_said() -> None:
 def test_a_residual_has_a_file_name_of_its_own_for_version_device_and_ranks() -> None:
     assert residual_name("0.19", "NVIDIA H100 SXM 80GB", 2) == "vllm-0.19-nvidia-h100-sxm-80gb-tp2.json"
     assert "/" not in residual_name("../0.19", "../../etc/passwd", 1)
+
+
+def test_a_residual_of_other_ranks_is_not_used() -> None:
+    other = Residual(
+        engine_version="0.19.0", device="NVIDIA H100", ranks=2, residual_bytes=GIB, model="Qwen3-8B",
+        created_at="2026-01-02T03:04:05Z", log="vllm.log",
+    )  # fmt: skip
+    found = negotiate(QWEN3_8B, descriptor(H100), Request(engine="vllm", residual=other), STAMP)
+    assert other.sentence not in found.warnings
+    assert found.budget == negotiate(QWEN3_8B, descriptor(H100), Request(engine="vllm"), STAMP).budget
