@@ -15,13 +15,14 @@ from typing import Any
 
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.device import Device
-from vllm_probe.core.errors import NoImage
+from vllm_probe.core.errors import BadUsage, NoImage
 from vllm_probe.core.plugin import ContainerAccess
 from vllm_probe.export.options import Row, row_of, settings_of, version_of
 from vllm_probe.export.vllm import about, reason_of
 
 PORT = 8000
 CONFIG_TARGET = "/etc/vllm-probe/runtime.json"
+_SEVERAL_HOSTS = ("distributed-executor-backend", "ray")
 _CACHE = "/root/.cache/huggingface"
 _SECRETS = ("HF_TOKEN", "VLLM_API_KEY")
 _NAME_LENGTH = 40  # a label of Kubernetes has at most 63 characters, and generated names add to it
@@ -105,11 +106,16 @@ def vllm_container(config: RuntimeConfig, target: Target) -> Container:
 
     Raises:
         NoImage: none is known for the vendor, or for this version.
-        BadUsage: the engine version is none.
+        BadUsage: the engine version is none, or the ranks are on several hosts.
     """
     row = _row(config, target.vendor)
     version, image, notes = _image(config, row, target)
     settings = settings_of(config, version)
+    if any((each.option, each.value) == _SEVERAL_HOSTS for each in settings.options):
+        message = "the ranks of this config are on several hosts, and a container is on one"
+        raise BadUsage(
+            message, hint="start Ray on every host, and vLLM there with the file of `vllm-probe export vllm`"
+        )
     node_row = replace(target.access, nodes=tuple(_nodes(config, row, target)))
     return Container(
         name=_name(config),

@@ -1,6 +1,7 @@
 """What a container of each vendor has: image, devices, groups, shared memory, variables."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from tests.unit.export.cases import by_vendor, container, made, target
 from tests.unit.negotiate.cases import EMBEDDING, QWEN3_8B
 from vllm_probe.core.device import Device, Verdict
-from vllm_probe.core.errors import NoImage
+from vllm_probe.core.errors import BadUsage, NoImage
 from vllm_probe.export.container import device_mask, table, vllm_container
 
+ROOT = Path(__file__).parents[3]
 IMAGES = {
     "nvidia": "vllm/vllm-openai:v0.33.0",
     "amd": "vllm/vllm-openai-rocm:v0.33.0",
@@ -112,6 +114,23 @@ def test_one_of_several_devices_is_named_by_its_number_in_the_containers_runtime
     assert vllm_container(split, target("nvidia", device=card)).access.env["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert device_mask(split, card) == {}
     assert device_mask(made("cpu", EMBEDDING), device("cpu")) == {}
+
+
+def test_ranks_on_several_hosts_have_no_container() -> None:
+    config = made("nvidia", QWEN3_8B)
+    ray = replace(config.decisions[0], passed_on="--distributed-executor-backend ray")
+    with pytest.raises(BadUsage, match="several hosts"):
+        vllm_container(replace(config, decisions=(*config.decisions, ray)), target("nvidia"))
+
+
+def test_the_dockerfile_builds_from_what_is_there_with_the_index_of_the_cpu() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert 'ENTRYPOINT ["vllm-probe", "serve"]' in lines
+    assert f"ARG TORCH_INDEX={table()['bundled']['cpu']['index']}" in lines
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]}
+    assert copied == kept
+    assert all((ROOT / name).exists() for name in copied)
 
 
 @pytest.mark.parametrize(("driver", "name"), [("i915 1.2", "i915"), ("xe", "xe"), (None, "xe")])

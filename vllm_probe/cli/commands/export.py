@@ -14,7 +14,7 @@ def export(
     form: Annotated[
         Literal["vllm", "docker", "compose", "k8s"],
         typer.Argument(
-            metavar="vllm|docker|compose|k8s",
+            metavar="FORM",
             help="File for `vllm serve --config`, `docker run` line, Compose file, or Kubernetes manifest.",
         ),
     ],
