@@ -122,4 +122,4 @@ def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
         if function.kind and function.address not in listed:
             yield f"{function.address} ({function.label}): no plug-in installed here examines it"
         if function.asleep and function.address not in listed:
-            yield f"{function.address} ({function.label}): asleep in D3cold, and opening its nodes would wake it"
+            yield f"{function.address} ({function.label}): asleep, and opening its nodes would wake it"

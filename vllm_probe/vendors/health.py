@@ -151,7 +151,7 @@ class DriverHealthMonitor:
             return DeviceState(), "its plug-in does not watch it"
         address = device.id.partition("/")[0]
         if any(each.asleep for each in accelerators(self._host) if each.address == address):
-            return DeviceState(), "it is asleep in D3cold, and asking would wake it"
+            return DeviceState(), "it is asleep, and asking would wake it"
         try:
             report = _report(self._host.isolated(plugin.health, _TIMEOUT_S))
         except LibraryTimeout:

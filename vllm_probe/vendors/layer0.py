@@ -143,12 +143,19 @@ def _verdict(
             options = f"--device {pattern}" if pattern in access.nodes else _options(access)
             return _unusable(f"this container was not given {pattern}; start it with `{options}`")
         lacking += "" if "not opened" in states else f", {pattern} is not there"
-    asleep = (
-        ", it is asleep in D3cold and nothing was asked that would wake it (`detect --wake` would)"
-        if function.asleep
-        else ""
+    sleeps = (
+        ", it is asleep and nothing was asked that would wake it (`detect --wake` would)" if function.asleep else ""
     )
-    return Verdict(code="unknown", reason=f"the driver {driver} is bound{lacking}{asleep}; {UNASKED}")
+    return Verdict(code="unknown", reason=f"the driver {driver} is bound{lacking}{sleeps}; {UNASKED}")
+
+
+def asleep(host: Host, plugin: VendorPlugin) -> frozenset[str]:
+    """Addresses of the vendor's functions that asking their driver would wake; what has none, or is taken, stays asleep."""
+    return frozenset(
+        each.address
+        for each in accelerators(host)
+        if each.asleep and each.vendor in plugin.pci_vendors and each.driver not in {None, *_TAKEN}
+    )
 
 
 def reading(  # noqa: PLR0913 - a device has that many values

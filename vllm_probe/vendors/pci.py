@@ -9,7 +9,7 @@ from vllm_probe.core.values import Kind
 ROOT = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
 _DISPLAY, _COPROCESSOR, _ACCELERATOR = 0x03, 0x0B, 0x12
-_ASLEEP = {"D3cold", "suspended"}  # kernels before 5.11 have no power_state
+_ASLEEP = {"power_state": "D3cold", "power/runtime_status": "suspended"}  # before Linux 5.11 there is no power_state
 _ELSEWHERE = {0x08, _COPROCESSOR, 0x11, 0xFF}  # base classes in which some vendors hide an accelerator
 
 _BY_CLASS: dict[int, tuple[str, Kind, tuple[int, ...]]] = {
@@ -47,7 +47,8 @@ class PciFunction:
         vendor: PCI vendor id.
         device: PCI device id.
         driver: bound driver, null when unbound.
-        asleep: in D3cold, so that opening its nodes would wake it, and the host is not to be woken.
+        asleep: in D3cold, or suspended by its driver, so that opening its nodes would wake it, and the host is not to
+            be woken.
         label: what a person calls it.
         kind: what its vendor makes of it, null when it is no accelerator that is known.
     """
@@ -95,10 +96,10 @@ def accelerators(host: Host) -> tuple[PciFunction, ...]:
             shadow = not host.glob(f"{folder}/drm/renderD*")
         if label is None or driver == "dxgkrnl" or shadow:
             continue
-        state = (
-            host.read_text(f"{folder}/power_state") or host.read_text(f"{folder}/power/runtime_status") or ""
-        ).strip()
-        found.append(PciFunction(address, vendor, device, driver, state in _ASLEEP and not host.wakes, label, kind))
+        asleep = not host.wakes and any(
+            (host.read_text(f"{folder}/{file}") or "").strip() == state for file, state in _ASLEEP.items()
+        )
+        found.append(PciFunction(address, vendor, device, driver, asleep, label, kind))
     return tuple(found)
 
 

@@ -182,7 +182,7 @@ def test_an_accelerator_that_no_plug_in_examines_and_one_asleep_are_said() -> No
     assert diagnosis_of(HOSTS["ctr-healthy-host"]).not_checked == (
         "0000:01:00.0 (NVIDIA GPU): no plug-in installed here examines it",
     )
-    assert any("asleep in D3cold" in line for line in diagnosis_of(HOSTS["ctr-healthy-asleep"]).not_checked)
+    assert any(": asleep, and" in line for line in diagnosis_of(HOSTS["ctr-healthy-asleep"]).not_checked)
 
 
 def test_a_device_that_only_the_bus_was_asked_about_is_said_not_to_be_checked() -> None:

@@ -233,7 +233,7 @@ def test_a_device_that_sleeps_is_not_asked() -> None:
     files = {f"{root}/class": "0x030000", f"{root}/vendor": "0x10de", f"{root}/power_state": "D3cold"}
     health = told({"free_bytes": GIB}, files=files)
     assert (health.free_bytes, health.ready) == (None, True)
-    assert health.unknown["free_bytes"] == "it is asleep in D3cold, and asking would wake it"
+    assert health.unknown["free_bytes"] == "it is asleep, and asking would wake it"
     assert told({"free_bytes": GIB}, files=files | {f"{root}/power_state": "D0"}).free_bytes == GIB
 
 

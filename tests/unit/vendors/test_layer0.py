@@ -154,7 +154,7 @@ def test_what_is_recorded_on_a_machine_lists_the_same_devices(name: str) -> None
         (NVIDIA | {f"{BUS}/driver": "!link x/nouveau"}, "unusable", "bound to nouveau, which draws and does not"),
         (BOUND | NODES, "unknown", "the driver nvidia is bound; whether its library, torch and vLLM can use it was"),
         (BOUND, "unknown", "the driver nvidia is bound, /dev/nvidiactl is not there"),
-        (BOUND | NODES | {f"{BUS}/power_state": "D3cold"}, "unknown", "asleep in D3cold and nothing was asked that"),
+        (BOUND | NODES | {f"{BUS}/power_state": "D3cold"}, "unknown", "asleep and nothing was asked that"),
         (BOUND | {"/.dockerenv": ""}, "unusable", "was not given /dev/nvidiactl; start it with `--runtime=nvidia -e"),
         (
             BOUND | NODES | USER | {"/dev/nvidiactl": "!chr 195:255 0660 0:7"},

@@ -104,13 +104,16 @@ def test_a_virtual_function_that_a_virtual_machine_was_given_is_its_device() -> 
     ("files", "asleep"),
     [
         ({"power_state": "D3cold\n"}, True),
-        ({"power_state": "D0\n", "power/runtime_status": "suspended\n"}, False),
+        ({"power_state": "D3hot\n", "power/runtime_status": "suspended\n"}, True),
+        ({"power_state": "D3cold\n", "power/runtime_status": "active\n"}, True),
+        ({"power_state": "D0\n", "power/runtime_status": "active\n"}, False),
+        ({"power_state": "D3hot\n"}, False),
         ({"power/runtime_status": "suspended\n"}, True),
         ({"power/runtime_status": "active\n"}, False),
         ({}, False),
     ],
 )
-def test_a_function_is_asleep_by_its_power_state_and_on_old_kernels_by_its_runtime_status(
+def test_a_function_is_asleep_by_its_power_state_and_by_its_runtime_status(
     files: dict[str, str], *, asleep: bool
 ) -> None:
     (one,) = found(function("0000:01:00.0", 0x10DE, 0x2204, 0x030000, **files))

@@ -10,9 +10,10 @@ from vllm_probe.vendors.amd.facts import LIVE
 from vllm_probe.vendors.amd.kfd import read_processes, read_topology
 from vllm_probe.vendors.amd.memory import INTEGRATED, memory_evidence
 from vllm_probe.vendors.amd.units import Unit, units_of
-from vllm_probe.vendors.layer0 import bus_devices
+from vllm_probe.vendors.layer0 import asleep, bus_devices
 from vllm_probe.vendors.pci import accelerators
 
+_DRIVER = "amdgpu"
 _KEPT = (*LIVE, "junction_limit_c", "power_limit_w", "power_default_w", "core_clock_max_mhz")
 _MEMORY = {"free_bytes": "/memory/usable_bytes", "used_bytes": "/memory/used_bytes"}
 _BUSY = 90  # percent
@@ -28,16 +29,8 @@ def health(host: Host) -> dict[str, Any]:
     """
     shown = [reading for reading in bus_devices(host, PLUGIN) if reading[0].kind != "npu"]
     drivers = {function.address: function.driver for function in accelerators(host)}
-    asleep = frozenset(function.address for function in accelerators(host) if function.asleep)
-    units = [unit for unit in units_of(host, shown, read_topology(host), asleep) if not unit.parts]
-    return {
-        "devices": {
-            unit.id: {"lost": "no driver is bound to it"}
-            if drivers.get(unit.id.partition("/")[0]) is None
-            else _health(host, unit)
-            for unit in units
-        }
-    }
+    units = [unit for unit in units_of(host, shown, read_topology(host), asleep(host, PLUGIN)) if not unit.parts]
+    return {"devices": {unit.id: _health(host, unit, drivers.get(unit.id.partition("/")[0])) for unit in units}}
 
 
 def throttled(card: Mapping[str, Any]) -> list[str] | None:
@@ -54,7 +47,9 @@ def throttled(card: Mapping[str, Any]) -> list[str] | None:
     return ["hardware_thermal"] if hot and slow and card["utilization"] >= _BUSY else []
 
 
-def _health(host: Host, unit: Unit) -> dict[str, Any]:
+def _health(host: Host, unit: Unit, driver: str | None) -> dict[str, Any]:
+    if driver != _DRIVER:
+        return {"lost": f"{driver or 'no driver'} is bound to it, not {_DRIVER}"}
     device, node = unit.reading[0], unit.node
     if ((node.arch if node else None) or device.arch) in INTEGRATED:
         device = replace(device, kind="igpu")

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.system import Host
+from vllm_probe.vendors import layer0
 from vllm_probe.vendors.amd import PLUGIN
 from vllm_probe.vendors.amd.asking import ask, ask_runtime, ask_tools, has_module
 from vllm_probe.vendors.amd.facts import (
@@ -27,7 +28,6 @@ from vllm_probe.vendors.amd.verdict import Machine, judged, split
 from vllm_probe.vendors.amd.windows import behind_windows
 from vllm_probe.vendors.evidence import Evidence, combine
 from vllm_probe.vendors.layer0 import Reading, bus_devices, result
-from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.platforms import dxg_library
 
 Told: TypeAlias = Mapping[str, list[dict[str, Any]]]
@@ -38,7 +38,7 @@ _LIVE_MODULE = "pyamdgpuinfo"
 def probe(host: Host) -> ProbeResult:
     """Every AMD GPU of `host`, the partitions of one that is split, and its NPUs, of which the bus alone tells.
 
-    Where a GPU is in D3cold no node is opened and no library asked: that would wake it.
+    Where a GPU that amdgpu runs is asleep, no node is opened and no library asked: that would wake it.
     """
     shown = bus_devices(host, PLUGIN)
     found = [reading for reading in shown if reading[0].kind == "npu"]
@@ -49,7 +49,7 @@ def probe(host: Host) -> ProbeResult:
 
 
 def _on_bus(host: Host, shown: Sequence[Reading]) -> list[Reading]:
-    asleep = frozenset(each.address for each in accelerators(host) if each.asleep) & {each.id for each, _ in shown}
+    asleep = layer0.asleep(host, PLUGIN) & {each.id for each, _ in shown}
     topology = read_topology(host) if shown else Topology(present=False)
     units = units_of(host, shown, topology, asleep)
     asked = [unit for unit in units if not unit.parts and unit.reading[0].verdict.code != "unusable"]
@@ -70,7 +70,7 @@ def _ask(host: Host, asked: Sequence[Unit], topology: Topology, asleep: frozense
     functions = []
     if not asleep and any(is_vague(unit.reading[0].name) for unit in asked):
         functions.append("names")
-    if any(name not in unit.card for unit in asked for name in WANTED) and _may_read(host, asked, asleep):
+    if any(name not in unit.card for unit in asked for name in WANTED) and _may_read(host, asleep):
         functions.append("live")
     nodes = () if asleep else dict.fromkeys(("/dev/kfd", *(unit.render for unit in asked if unit.render)))
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -79,9 +79,9 @@ def _ask(host: Host, asked: Sequence[Unit], topology: Topology, asleep: frozense
         return found, {function: later.result() for function, later in cards}
 
 
-def _may_read(host: Host, asked: Sequence[Unit], asleep: frozenset[str]) -> bool:
+def _may_read(host: Host, asleep: frozenset[str]) -> bool:
     """Whether pyamdgpuinfo is there, and wakes nothing when it opens every card."""
-    return not asleep and not any(unit.sleeps for unit in asked) and has_module(host, _LIVE_MODULE)
+    return not asleep and has_module(host, _LIVE_MODULE)
 
 
 def _numbers(

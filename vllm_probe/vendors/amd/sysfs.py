@@ -32,11 +32,6 @@ _ORDER = {"1": "edge", "2": "junction", "3": "mem"}  # where sensors have no lab
 _NEVER_0 = frozenset({"vram_total", "gtt_total", *_WATTS, *_SENSORS.values(), "junction_limit_c"})
 
 
-def suspended(host: Host, address: str) -> bool:
-    """Whether the card sleeps, so that to ask for a live value fails or wakes it, and it is not to be woken."""
-    return not host.wakes and (host.read_text(f"{ROOT}/{address}/power/runtime_status") or "").strip() == "suspended"
-
-
 def read_card(host: Host, address: str, *, live: bool) -> dict[str, Any]:
     """The values that are there: sizes in bytes, texts, and where `live`, load, clocks, temperatures and power."""
     folder = f"{ROOT}/{address}"

@@ -7,7 +7,7 @@ from typing import Any
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.amd.facts import partition_of
 from vllm_probe.vendors.amd.kfd import Node, Topology
-from vllm_probe.vendors.amd.sysfs import read_card, suspended
+from vllm_probe.vendors.amd.sysfs import read_card
 from vllm_probe.vendors.layer0 import Reading
 
 _SPLIT_MODES = frozenset({"DPX", "TPX", "QPX", "CPX"})
@@ -74,7 +74,7 @@ def owner(node: Node, addresses: Sequence[str]) -> str | None:
 
 def _card(host: Host, reading: Reading, nodes: Sequence[Node], asleep: frozenset[str]) -> list[Unit]:
     address = reading[0].id
-    sleeps = address in asleep or suspended(host, address)
+    sleeps = address in asleep
     card = read_card(host, address, live=not sleeps)
     beyond = [node for node in nodes if f"{node.slot}.{node.function}" != address]
     if not beyond and len(nodes) < 2 and card.get("compute_partition") not in _SPLIT_MODES:

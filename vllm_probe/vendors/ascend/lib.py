@@ -15,7 +15,7 @@ from vllm_probe.vendors.ascend import PLUGIN
 from vllm_probe.vendors.ascend.codes import LOST, NO_FUNCTION, dcmi_meaning
 from vllm_probe.vendors.ascend.dcmi import FIELDS, LIVE, Dcmi, Place, Question, Refused, load
 from vllm_probe.vendors.ascend.places import units_of
-from vllm_probe.vendors.layer0 import bus_devices
+from vllm_probe.vendors.layer0 import asleep, bus_devices
 
 Record: TypeAlias = dict[str, Any]
 
@@ -40,8 +40,11 @@ def health(host: Host) -> Record:
     `temperature_c`, `power_w`, `aicore_clock_mhz` and `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
 
     Raises:
-        LibraryUnavailable: there is no DCMI.
+        LibraryUnavailable: there is no DCMI, or to ask it would wake an NPU.
     """
+    sleeping = asleep(host, PLUGIN)
+    if sleeping:
+        raise LibraryUnavailable(f"DCMI was not asked, because that wakes {min(sleeping)}", hint="use the NPU first")
     report = _session(host, {name: FIELDS[name] for name in LIVE})
     if report["status"]:
         return {"lost": dcmi_meaning(report["status"]).text, "devices": {}}

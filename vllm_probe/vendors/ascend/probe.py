@@ -14,8 +14,7 @@ from vllm_probe.vendors.ascend.places import Unit, units_of
 from vllm_probe.vendors.ascend.verdict import judged, machine_of
 from vllm_probe.vendors.ascend.versions import read_versions
 from vllm_probe.vendors.evidence import Evidence, combine
-from vllm_probe.vendors.layer0 import Reading, bus_devices, result
-from vllm_probe.vendors.pci import accelerators
+from vllm_probe.vendors.layer0 import Reading, asleep, bus_devices, result
 
 
 def probe(host: Host) -> ProbeResult:
@@ -24,10 +23,7 @@ def probe(host: Host) -> ProbeResult:
     Nothing is asked of the driver where that would wake a device, or where it has none.
     """
     shown = bus_devices(host, PLUGIN)
-    asleep = next(
-        (each.address for each in accelerators(host) if each.asleep and each.vendor in PLUGIN.pci_vendors), ""
-    )
-    if asleep or not any(_may_answer(reading) for reading in shown):
+    if asleep(host, PLUGIN) or not any(_may_answer(reading) for reading in shown):
         return result(shown)
     reports = ask(host)
     dcmi, tool = reports.dcmi.report.get("devices", []), (reports.smi or {}).get("devices", [])

@@ -29,7 +29,7 @@ _REFUSALS = {
 
 
 def probe(host: Host) -> ProbeResult:
-    """Every Intel GPU and NPU of `host`; a GPU that sleeps in D3cold is not opened, nor is a library that would."""
+    """Every Intel GPU and NPU of `host`; a GPU that sleeps is not opened, nor is a library that would."""
     shown = bus_devices(host, PLUGIN)
     functions = {each.address: each for each in accelerators(host)}
     driven = [d for d, _ in shown if d.kind != "npu" and functions[d.id].driver in _DRIVERS]
@@ -174,7 +174,7 @@ def _left_alone(host: Host, reading: Reading, told: Mapping[str, Sequence[Eviden
     if device.id not in told:
         return reading
     if device.verdict.code == "unknown":
-        reason = f"Level Zero was not asked whether it can be used, because that wakes {asleep}, which sleeps in D3cold"
+        reason = f"Level Zero was not asked whether it can be used, because that wakes {asleep}, which sleeps"
         device = replace(device, verdict=Verdict(code="unknown", reason=reason))
     return facts.with_bandwidth(_informed(host, (device, unknown), told[device.id]))
 

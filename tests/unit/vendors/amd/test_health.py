@@ -62,7 +62,12 @@ def test_a_card_that_sleeps_tells_its_memory_only() -> None:
 
 
 def test_a_card_without_a_driver_is_lost() -> None:
-    assert states(without(CARD, "/driver"))["0000:03:00.0"] == {"lost": "no driver is bound to it"}
+    assert states(without(CARD, "/driver"))["0000:03:00.0"] == {"lost": "no driver is bound to it, not amdgpu"}
+
+
+def test_a_card_that_was_taken_for_a_virtual_machine_is_lost() -> None:
+    files = CARD | {f"{BUS}/driver": "!link ../../../bus/pci/drivers/vfio-pci", f"{BUS}/power_state": "D3cold"}
+    assert states(files)["0000:03:00.0"] == {"lost": "vfio-pci is bound to it, not amdgpu"}
 
 
 def test_processes_are_unknown_where_kfd_does_not_list_the_card() -> None:

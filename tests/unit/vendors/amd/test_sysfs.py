@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.unit.detect.scenes import host_of
 from tests.unit.vendors.amd.hosts import BUS, capture_files, needs_captures, recorded
-from vllm_probe.vendors.amd.sysfs import parse_levels, parse_unique_id, read_card, suspended
+from vllm_probe.vendors.amd.sysfs import parse_levels, parse_unique_id, read_card
 
 ADDRESS = "0000:03:00.0"
 
@@ -42,12 +42,6 @@ def test_of_a_card_that_sleeps_nothing_is_asked_that_would_wake_it() -> None:
     asleep = card(recorded("amd-workstation")["files"], live=False)
     assert {"utilization", "core_clock_mhz", "temperature_c", "power_w"}.isdisjoint(asleep)
     assert asleep["vram_total"] == 25753026560
-
-
-@pytest.mark.parametrize(("status", "sleeps"), [("suspended\n", True), ("active\n", False), (None, False)])
-def test_the_power_status_tells_whether_it_sleeps(status: str | None, sleeps: object) -> None:
-    files = {} if status is None else {f"{BUS}/power/runtime_status": status}
-    assert suspended(host_of(files=files), ADDRESS) is sleeps
 
 
 @pytest.mark.parametrize("name", ["power1_average", "power1_input"])

@@ -19,6 +19,7 @@ from vllm_probe.vendors.registry import PortableDeviceManager
 STATUS = "/proc/self/status"
 RENDER = "/dev/dri/renderD128"
 ASLEEP = {f"{BUS}/power_state": "D3cold\n"}
+SUSPENDED = {f"{BUS}/power_state": "D3hot\n", f"{BUS}/power/runtime_status": "suspended\n"}
 
 
 def runtime(status: object) -> dict[str, object]:
@@ -146,8 +147,9 @@ class Sleeping(ReplayHost):
         raise AssertionError(f"ran {argv} for {timeout_s} s with {env}")
 
 
-def test_nothing_that_sleeps_in_d3cold_is_woken() -> None:
-    files = CARD | KFD | ASLEEP | {f"{BUS}/gpu_busy_percent": "9\n"}
+@pytest.mark.parametrize("asleep", [ASLEEP, SUSPENDED], ids=["D3cold", "suspended"])
+def test_nothing_that_sleeps_is_woken(asleep: dict[str, str]) -> None:
+    files = CARD | KFD | asleep | {f"{BUS}/gpu_busy_percent": "9\n"}
     (device,) = probe(Sleeping(codec.from_json(Scene, {"facts": {"files": files}}))).devices
     assert (device.usable, device.verdict.code) == (False, "unknown")
     assert "asleep" in device.verdict.reason
@@ -156,6 +158,16 @@ def test_nothing_that_sleeps_in_d3cold_is_woken() -> None:
     bare = without(files, "mem_info", "mem_banks")
     (device,) = probe(Sleeping(codec.from_json(Scene, {"facts": {"files": bare}}))).devices
     assert device.memory.reported_bytes is None
+
+
+@pytest.mark.parametrize("driver", ["!link ../../../bus/pci/drivers/vfio-pci", None])
+def test_a_card_that_sleeps_for_another_driver_or_none_holds_up_nothing(driver: str | None) -> None:
+    other = "/sys/bus/pci/devices/0000:04:00.0"
+    files = {f"{other}/class": "0x030000", f"{other}/vendor": "0x1002", f"{other}/device": "0x744c"}
+    files |= {f"{other}/power_state": "D3cold\n", **({f"{other}/driver": driver} if driver else {})}
+    found = devices(CARD | KFD | files, libs=RUNTIME)
+    assert found["0000:03:00.0"].verdict.code == "usable"
+    assert found["0000:04:00.0"].verdict.code == "unusable"
 
 
 def test_beside_one_that_sleeps_the_others_are_known_and_not_tried() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.vendors.ascend.hosts import CARD, DCMI, MIB, host_of, libs
+from tests.unit.vendors.ascend.hosts import BUS, CARD, DCMI, MIB, host_of, libs
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.vendors.ascend.lib import health, read
 
@@ -74,3 +74,8 @@ def test_health_is_by_the_ids_of_the_inventory_and_has_what_changes() -> None:
 
 def test_a_driver_that_fails_has_lost_all() -> None:
     assert health(host_of(CARD, libs=libs({"dcmi_init": -8020}))) == {"lost": "the device is occupied", "devices": {}}
+
+
+def test_health_is_not_asked_where_that_would_wake_a_device() -> None:
+    with pytest.raises(LibraryUnavailable, match="that wakes 0000:c1:00.0"):
+        health(host_of(CARD | {f"{BUS}/power/runtime_status": "suspended"}, libs=libs(DCMI)))

@@ -258,7 +258,16 @@ def test_nothing_is_asked_of_a_device_without_a_driver() -> None:
 def test_nothing_is_asked_where_that_would_wake_a_device() -> None:
     device = the_card(CARD | {f"{BUS}/power_state": "D3cold"}, libs=WORKING)
     assert (device.verdict.code, device.memory.reported_bytes) == ("unknown", None)
-    assert "asleep in D3cold" in device.verdict.reason
+    assert "it is asleep" in device.verdict.reason
+
+
+def test_a_card_that_sleeps_for_a_virtual_machine_holds_up_nothing() -> None:
+    other = BUS.replace("c1", "c2")
+    files = {path.replace("c1", "c2"): text for path, text in CARD.items() if path.startswith(BUS)}
+    files |= {f"{other}/driver": "!link ../../../bus/pci/drivers/vfio-pci", f"{other}/power_state": "D3cold"}
+    found = devices(CARD | files, libs=WORKING)
+    assert found["0000:c1:00.0"].usable
+    assert found["0000:c2:00.0"].verdict.code == "unusable"
 
 
 @pytest.mark.parametrize("broken", ["timeout", "!timeout", "garbage"])
