@@ -18,6 +18,7 @@ from vllm_probe.models.gguf_layers import layer_config
 from vllm_probe.models.safetensors import TensorInfo
 
 SUFFIX = ".gguf"
+_PROJECTOR = "mmproj"  # how files of image towers begin (llama.cpp, docs/multimodal.md)
 _RANK = 4
 _POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -89,12 +90,13 @@ _LAYER = re.compile(r"blk\.(\d{1,6})\.")
 
 
 def find_gguf(folder: Path) -> Path | None:
-    """The only GGUF model in `folder`, the first part of a split one; null without any.
+    """The only GGUF model in `folder`, the first part of a split one, an image tower left out; null without any.
 
     Raises:
         AmbiguousModel: there are several.
     """
-    found = sorted(path for path in folder.glob(f"*{SUFFIX}") if is_first_part(path))
+    models = (path for path in folder.glob(f"*{SUFFIX}") if not path.name.startswith(_PROJECTOR))
+    found = sorted(path for path in models if is_first_part(path))
     if len(found) > 1:
         listed = ", ".join(path.name for path in found[:8])
         raise AmbiguousModel(
@@ -148,7 +150,7 @@ def read_gguf_model(path: Path) -> ModelSpec:
 def _config(facts: Facts, file: GgufFile, architecture: str) -> dict[str, JsonValue]:
     """The config that a checkpoint of this shape would have."""
     layers, tensors = _num_layers(facts), file.tensors
-    config = {name: _rounded(facts.values[key]) for key, name in _KEYS.items() if facts.values.get(key, 0) != 0}
+    config = {name: _plain(facts.values[key]) for key, name in _KEYS.items() if facts.values.get(key, 0) != 0}
     config |= layer_config(facts, layers)
     config |= {
         "model_type": _model_type(facts, file, architecture),
@@ -172,8 +174,10 @@ def _config(facts: Facts, file: GgufFile, architecture: str) -> dict[str, JsonVa
     return config | _own_ways(facts, config)
 
 
-def _rounded(value: JsonValue) -> JsonValue:
-    """A 32-bit number in the digits that it was written with."""
+def _plain(value: JsonValue) -> JsonValue:
+    """A 32-bit number in the digits that it was written with; of a list of equals one."""
+    if isinstance(value, list) and value and all(each == value[0] for each in value):
+        value = value[0]
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 

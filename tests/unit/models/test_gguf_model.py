@@ -392,9 +392,16 @@ def test_metadata_in_contradiction_is_named(
 
 
 def test_equal_numbers_for_every_layer_are_one_number(tmp_path: Path) -> None:
-    listed = {"attention.head_count_kv": [2, 2], "feed_forward_length": [24, 24], "attention.head_count": [4, 4]}
-    spec = read(tmp_path, "llama", common(QWEN3) | listed, {})
+    listed: dict[str, object] = {
+        "attention.head_count_kv": [2, 2],
+        "feed_forward_length": [24, 24],
+        "attention.head_count": [4, 4],
+    }
+    listed |= {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": [16, 16]}
+    spec = read(tmp_path, "qwen3moe", common(QWEN3) | listed, {})
     assert (spec.num_heads, spec.num_kv_heads, spec.intermediate_size) == (4, 2, 24)
+    assert spec.moe is not None
+    assert spec.moe.expert_intermediate == 16
 
 
 def test_a_hybrid_may_have_no_full_layer(tmp_path: Path) -> None:
@@ -421,7 +428,7 @@ FILE = model("qwen3", common(QWEN3), TABLE | NORMED)
 
 
 def test_a_file_and_a_folder_with_one_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "folder", {"m.gguf": FILE, "README.md": b"", "config.json": QWEN3})
+    write(tmp_path / "folder", {"m.gguf": FILE, "mmproj-m.gguf": FILE, "README.md": b"", "config.json": QWEN3})
     monkeypatch.chdir(tmp_path)
     for name in ("folder/m.gguf", "folder", str(tmp_path / "folder"), "./folder"):
         spec = resolve_model(name, host())
