@@ -189,6 +189,7 @@ class Score:
         kv_cells: grade-A cells whose KV memory is compared.
         kv_near: share of them within 5 %.
         kv_mean: mean of the cells' absolute errors.
+        tokens_near: share of the grade-A starts with a logged token count within 5 % of it.
         activation_near: share of starts with a logged activation peak within 10 % or 0.1 GiB of it.
         starts: starts of grade A and B that are judged.
         right: share of them whose verdict is what happened.
@@ -199,6 +200,7 @@ class Score:
     kv_cells: int
     kv_near: float
     kv_mean: float
+    tokens_near: float
     activation_near: float
     starts: int
     right: float
@@ -214,17 +216,29 @@ def score(cases: Iterable[Case]) -> Score:
         for rows in cells(best).values()
         if (found := [case.kv_error for case in rows if case.kv_error is not None])
     ]
+    tokens = [
+        abs(found / logged - 1) <= 0.05
+        for case in best
+        if (found := _tokens(case)) and (logged := case.row["kv_tokens"])
+    ]
     peaks = [_is_near(case) for case in judged if case.row.get("activation_gib")]
     return Score(
         weights_worst=max((abs(case.weights_error) for case in best if case.weights_error is not None), default=0.0),
         kv_cells=len(errors),
         kv_near=mean(error <= 0.05 for error in errors) if errors else 1.0,
         kv_mean=mean(errors) if errors else 0.0,
+        tokens_near=mean(tokens) if tokens else 1.0,
         activation_near=mean(peaks) if peaks else 1.0,
         starts=len(judged),
         right=mean(case.is_right for case in judged),
         false_boots=mean(case.boots and not case.is_right for case in judged),
     )
+
+
+def _tokens(case: Case) -> int | None:
+    """Predicted token count of a start that was sized and whose share of the memory is stated."""
+    sized = case.row["kv_avail_gib"] and case.row["gpu_memory_utilization"] and case.budget
+    return case.budget.kv_cache_tokens if sized and case.budget else None
 
 
 def _is_near(case: Case) -> bool:
@@ -243,14 +257,15 @@ def table_of(cases: Sequence[Case]) -> str:
         right = f"{sum(case.is_right for case in rows)} of {len(rows)}"
         figures = [_worst(case.weights_error for case in rows), _worst(case.kv_error for case in rows)]
         lines.append(f"| {part} | {gpu} | {version} | {model} | {len(rows)} | {' | '.join(figures)} | {right} |")
-    words = ("starts", "weights, worst of A", "KV cells of A", "within 5 %", "mean error", "activation near")
+    words = ("starts", "weights, worst of A", "KV cells of A", "within 5 %", "mean error", "tokens", "activation")
     lines += ["", f"| {' | '.join((*words, 'judged', 'right', 'false boots'))} |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+    lines.append("|---|---|---|---|---|---|---|---|---|---|")
     for name, holds in {"fit": (True,), "check": (False,), "all": (True, False)}.items():
         found = score(case for case in cases if case.is_fit in holds)
         lines.append(
             f"| {name} | {found.weights_worst:.2%} | {found.kv_cells} | {found.kv_near:.0%} | {found.kv_mean:.2%} |"
-            f" {found.activation_near:.0%} | {found.starts} | {found.right:.1%} | {found.false_boots:.1%} |"
+            f" {found.tokens_near:.0%} | {found.activation_near:.0%} | {found.starts} |"
+            f" {found.right:.1%} | {found.false_boots:.1%} |"
         )
     left = Counter(case.why for case in cases if case.why)
     lines += ["", "| left out | starts |", "|---|---|", *(f"| {why} | {count} |" for why, count in left.most_common())]

@@ -1,12 +1,17 @@
 """A start-up log against the prediction."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.negotiate.cases import GIB, H100, QWEN3_8B, STAMP, descriptor
+from tests.unit.negotiate.test_startlog import NEW, OLD, PROFILED
 from vllm_probe.core.config import LogCheck, RuntimeConfig
+from vllm_probe.core.errors import ProbeError
 from vllm_probe.negotiate.check import asked_as_logged, compare
 from vllm_probe.negotiate.negotiate import negotiate
 from vllm_probe.negotiate.request import Request
@@ -129,3 +134,28 @@ def test_a_residual_of_other_ranks_is_not_used() -> None:
     found = negotiate(QWEN3_8B, descriptor(H100), Request(engine="vllm", residual=other), STAMP)
     assert other.sentence not in found.warnings
     assert found.budget == negotiate(QWEN3_8B, descriptor(H100), Request(engine="vllm"), STAMP).budget
+
+
+NUMBERS = st.integers(-5, 10**13).map(str) | st.floats(0, 1e7).map("{:.3f}".format)
+LINES = st.sampled_from((START + NEW + OLD + PROFILED).splitlines())
+
+
+@st.composite
+def mangled(draw: st.DrawFn) -> str:
+    """A start-up log whose numbers somebody changed, and whose lines came in any order."""
+    return "\n".join(
+        re.sub(r"\d+(?:\.\d+)?", lambda found: draw(NUMBERS) if draw(st.booleans()) else found[0], draw(LINES))
+        for _ in range(draw(st.integers(0, 8)))
+    )
+
+
+@given(mangled())
+@settings(max_examples=60, deadline=None)
+def test_a_log_that_somebody_wrote_is_compared_or_refused(text: str) -> None:
+    try:
+        config, found = checked(text)
+    except ProbeError:
+        return
+    assert config.budget.weights_bytes > 0
+    assert all(figure.band >= 0 for figure in found.figures)
+    assert abs(found.residual_bytes) <= 8 * GIB

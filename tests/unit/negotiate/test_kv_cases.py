@@ -43,6 +43,8 @@ def test_the_kv_memory_of_nine_cells_in_ten_is_within_five_percent(
     assert found.kv_cells >= 15
     assert found.kv_near >= 0.9
     assert found.kv_mean <= 0.02
+    assert found.tokens_near >= 0.9
+    assert found.activation_near >= 0.85
 
 
 @COLLECTED
