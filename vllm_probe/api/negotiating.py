@@ -138,14 +138,14 @@ def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
 
 def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
     """What to do with a config saved at `path`: the command that serves it, or why none here does and what would."""
+    command = "vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
     if config.engine == "vllm":
-        return f"next, where vLLM is installed:\n{_vllm_step(config)}"
+        return f"next, where vLLM is installed: {command}, or\n{_vllm_step(config)}"
     from vllm_probe.models.resolve import resolve_model
 
     spec = resolve_model(config.model, host)
     if reason := _not_servable(config, spec, host):
         return f"this machine cannot serve it: {reason}"
-    command = "vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
     return f"next: {command}" + ("" if spec.weights_path else f"  (it first downloads {spec.repository} from the hub)")
 
 

@@ -116,14 +116,15 @@ def vllm_container(config: RuntimeConfig, target: Target) -> Container:
         raise BadUsage(
             message, hint="start Ray on every host, and vLLM there with the file of `vllm-probe export vllm`"
         )
-    node_row = replace(target.access, nodes=tuple(_nodes(config, row, target)))
     return Container(
         name=_name(config),
         image=image,
         entrypoint=("vllm",),
         arguments=("serve", config.model, *settings.words()),
         env=settings.env,
-        access=replace(node_row, env=_access_env(config, row, target)),
+        access=replace(
+            target.access, nodes=_nodes(config, row, target), env=target.access.env | _mask(config, row, target.device)
+        ),
         groups=dict(target.groups),
         files=(config.model,) if Path(config.model).is_absolute() else (),
         shared_memory=row["shared_memory"],
@@ -205,28 +206,25 @@ def _image(config: RuntimeConfig, row: Row, target: Target) -> tuple[str, str, l
     return version, found["image"].format(version=version, suffix=suffix), notes
 
 
-def _nodes(config: RuntimeConfig, row: Row, target: Target) -> list[str]:
+def _nodes(config: RuntimeConfig, row: Row, target: Target) -> tuple[str, ...]:
     """Device nodes; one that ends in 0 stands for the first device, and becomes one for each rank."""
     index = _index(row.get("nodes", ()), target.device) or 0
     ranks = config.tensor_parallel_size * config.pipeline_parallel_size
     first = index if ranks == 1 else 0
-    found = []
+    found: list[str] = []
     for node in target.access.nodes:
         found += [f"{node[:-1]}{first + rank}" for rank in range(ranks)] if re.search(r"\D0$", node) else [node]
-    return found
+    return tuple(found)
 
 
 def device_mask(config: RuntimeConfig, device: Device) -> dict[str, str]:
     """The variable that shows a process on this machine `device` alone, where one rank is to take one of several."""
     row = table()["vllm"].get(device.vendor, {})
-    return _mask(config, row.get("own_mask") or row.get("mask"), device)
+    return _mask(config, {"mask": row.get("own_mask") or row.get("mask")}, device)
 
 
-def _access_env(config: RuntimeConfig, row: Row, target: Target) -> dict[str, str]:
-    return dict(target.access.env) | _mask(config, row.get("mask"), target.device)
-
-
-def _mask(config: RuntimeConfig, mask: Row | None, device: Device | None) -> dict[str, str]:
+def _mask(config: RuntimeConfig, row: Row, device: Device | None) -> dict[str, str]:
+    mask = row.get("mask")
     index = _index(mask["numbers"], device) if mask else None
     if mask is None or index is None or config.tensor_parallel_size * config.pipeline_parallel_size > 1:
         return {}
