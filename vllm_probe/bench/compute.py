@@ -18,6 +18,7 @@ from vllm_probe.core.values import COMPUTE_DTYPES, ENGINE_DTYPES
 from vllm_probe.vendors.mapper import Choice
 
 _SLOW = 0.25
+_NEAR = 0.98
 _PLATEAU = 1024
 """Rows near which most devices are fastest with weights of this size."""
 
@@ -130,7 +131,7 @@ class ComputeSection(Section):
         if dtype in self.refused:
             gap = absent("unsupported", self.refused[dtype])
         best = _best([reading for _, reading in curve]) if curve else gap
-        sheet.put(f"{base}/throughput_gflops", *_cut_off(best, points))
+        sheet.put(f"{base}/throughput_gflops", *_beside(best, points))
         sheet.put(f"{base}/sustained_gflops", *(absent("skipped", self.plan.absence("thermal")) if curve else gap))
         sheet.fact(f"{base}/max_threads", threads)
         summary = self._summary(dtype, best.measurement, points) if curve else gap.measurement
@@ -147,12 +148,17 @@ class ComputeSection(Section):
         return summary(best, {f"{rows} rows": reading for rows, reading in sorted(points.items())}, gap)
 
 
-def _cut_off(best: Reading, points: dict[int, Reading]) -> Reading:
-    """`best`, doubted where there was no time for the rows next to it, at which the rate may be higher."""
+def _beside(best: Reading, points: dict[int, Reading]) -> Reading:
+    """`best`, doubted where rows next to it had no time or were disturbed and so slower: they may be the fastest."""
     ordered = sorted(points)
     here = [i for i, rows in enumerate(ordered) if points[rows] is best]
     near = [rows for i in here for rows in (*ordered[max(i - 1, 0) : i], *ordered[i + 1 : i + 2])]
-    lost = [f"{rows} rows: {points[rows].measurement.reason}" for rows in near if points[rows].value is None]
+    lost = [
+        f"{rows} rows: {points[rows].measurement.reason}"
+        for rows in near
+        if (points[rows].value or 0.0) < _NEAR * (best.value or 0.0)
+        and points[rows].measurement.status not in {"measured", "suspect"}
+    ]
     if not lost:
         return best
     value, about = best
@@ -162,8 +168,8 @@ def _cut_off(best: Reading, points: dict[int, Reading]) -> Reading:
 
 
 def _best(readings: list[Reading]) -> Reading:
-    """The highest rate; one without doubts where there is one within 5 % of it."""
+    """The highest rate; one without doubts where there is one within 2 % of it."""
     highest = max(reading.value or 0.0 for reading in readings)
-    near = [reading for reading in readings if (reading.value or 0.0) >= 0.95 * highest]
+    near = [reading for reading in readings if (reading.value or 0.0) >= _NEAR * highest]
     sure = [reading for reading in near if reading.measurement.status == "measured"]
     return max(sure or near, key=lambda reading: reading.value or 0.0)
