@@ -1,7 +1,9 @@
 """The conformance suite: ours pass it, and each way of being wrong fails the check that is about it."""
 
+import math
 import random
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -117,6 +119,40 @@ def _shifted(self: NullAdapter, nbytes: int, alignment: int) -> NullTensor:
     tensor = NullAdapter._allocate(self, nbytes, alignment)
     tensor.address += 1
     return tensor
+
+
+def _ending_in_zeros(shape: tuple[int, ...], seed: int) -> list[Any]:
+    drawn = random.Random(seed)
+    numbers = [drawn.random() if place < 1000 else 0.0 for place in range(math.prod(shape))]
+    return [numbers[at : at + shape[-1]] for at in range(0, len(numbers), shape[-1])] if shape[1:] else numbers
+
+
+def _beyond(columns: int, value: float) -> Callable[..., Any]:
+    def linear(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
+        right = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation)
+
+        def wrong(rows: Any) -> NullTensor:
+            result: NullTensor = right(rows)
+            if rows.shape[1] > columns:
+                result.value = [value] * len(result.elements)
+            return result
+
+        return wrong
+
+    return linear
+
+
+def _in_one_buffer(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
+    right, kept = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation), list[NullTensor]()
+
+    def overwriting(rows: Any) -> NullTensor:
+        result: NullTensor = right(rows)
+        for earlier in kept:
+            earlier.value = result.value
+        kept.append(result)
+        return result
+
+    return overwriting
 
 
 def _times(factor: float) -> Callable[..., Any]:
@@ -285,11 +321,21 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
         "random data",
         "ignores its seed",
     ),
+    "random data that runs dry": (
+        {"_random": lambda self, shape, dtype, seed: self.from_host(_ending_in_zeros(shape, seed), dtype)},
+        "random data",
+        "more alike than the first",
+    ),
     "a wrong triad": ({"_triad": lambda self, b, c, scale, out: None}, "triad", "off by"),
     "a read that reads nothing": (
         {"_read": lambda self, source: NullTensor((), "fp32", 1.0)},
         "memory operations: read",
         "does not notice",
+    ),
+    "a read of the first and last value": (
+        {"_read": lambda self, source: NullTensor((), "fp32", source.elements[0] + source.elements[-1])},
+        "memory operations: read",
+        "does not notice that value 1666",
     ),
     "support without an implementation": (
         {"_supports": lambda self, primitive, dtype, shape: Support(ok=True)},
@@ -302,6 +348,22 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
         "supports linear in int8 without|gives no reason",
     ),
     "a linear that is off": ({"_prepare_linear": _times(1.001)}, "linear: fp32", r"48, 64\]\^T: off by 0.001, 0.0001"),
+    "a linear that is wrong where it is long": (
+        {"_prepare_linear": _beyond(1000, 0)},
+        "linear: fp32",
+        r"\[3, 1030\] x \[40, 1030\]\^T: off by",
+    ),
+    "a linear that gives the same memory each time": (
+        {"_prepare_linear": _in_one_buffer},
+        "linear: fp32",
+        "off by",
+    ),
+    "a norm without its epsilon": (
+        {"_rms_norm": lambda self, x, weight, _, name: Complete._rms_norm(self, x, weight, 0.0, name)},
+        "rms_norm",
+        "raised ZeroDivisionError|not finite",
+    ),
+    "an adapter that ends the process": ({"_rope": lambda self, *_: sys.exit(7)}, "rope", "raised SystemExit: 7"),
     "a linear that gives NaN": ({"_prepare_linear": _times(float("nan"))}, "linear: fp32", "values are not finite"),
     "a tail that is forgotten": ({"_prepare_linear": _forgetting_the_last_row}, "linear: fp32", "off by"),
     "a linear that writes to its operand": ({"_prepare_linear": _scribbling}, "linear: fp32", "changes operand 0"),

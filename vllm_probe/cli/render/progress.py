@@ -33,15 +33,13 @@ def bar(title: str) -> Iterator[Progress]:
 
 @contextmanager
 def lines(title: str) -> Iterator[Progress]:
-    """One line whenever a step is over, with its name and how many are; parts of a step have none."""
-    running, last = "", 0
+    """One line whenever a step begins, so that the last names the one that did not end; parts have none."""
+    running = ""
 
     def advance(step: str, done: int, total: int) -> None:
-        nonlocal running, last
-        if running == step and done < total:
-            return
-        if running and last < done:
-            tell(f"{title} {done}/{total}: {running}\n")
-        running, last = step, done
+        nonlocal running
+        if step != running and done < total:
+            running = step
+            tell(f"{title} {done + 1}/{total}: {step}\n")
 
     yield advance

@@ -20,15 +20,20 @@ bits (bf16) half a unit is 0.4 %, and some primitives round several times. fp32 
 """
 
 _EPSILON = 1e-6
-_LINEARS = ((1, 64, 48), (5, 33, 7), (33, 130, 65), (32, 256, 256), (70, 512, 24))
-_NORMS = (((1, 128), (128,)), ((7, 33), (33,)), ((5, 3, 16), (3, 16)))
-_HEADS = ((1, 1, 16), (5, 3, 64), (33, 2, 10))
+_LINEARS = (
+    *((1, 64, 48), (5, 33, 7), (33, 130, 65), (32, 256, 256), (70, 512, 24)),
+    *((3, 1030, 40), (2, 48, 1031), (150, 64, 16)),
+)
+"""Those behind the first five are large in one size only, so that the reference, in plain Python, stays quick."""
+_NORMS = (((1, 128), (128,)), ((7, 33), (33,)), ((5, 3, 16), (3, 16)), ((2, 1024), (1024,)), ((2, 4099), (4099,)))
+_HEADS = ((1, 1, 16), (5, 3, 64), (33, 2, 10), (3, 2, 128))
 _ATTENTIONS = (
     ((1,), 1, 1, 16),
     ((7,), 2, 2, 64),
     ((5, 1, 12, 3), 4, 2, 16),
     ((3, 3, 3), 6, 1, 32),
     ((9, 300), 2, 1, 32),
+    ((3, 5), 2, 1, 128),
 )
 """Lengths of the sequences, heads, key heads, head dimension."""
 _CHUNKS = ((5, 12), (40, 300))
@@ -167,6 +172,12 @@ class _Operands:
         self._made.append((tensor, self._adapter.to_host(tensor)))
         return self._made[-1]
 
+    def kept(self, call: Callable[[Any], Any], operand: Any) -> Any:
+        """What `call` gave for `operand`, after a call for another, which may not overwrite it."""
+        result = call(operand)
+        call(self._adapter.random(tuple(operand.shape), self._dtype, seed=9))
+        return result
+
     def changed(self) -> str | None:
         """Whether an operand is not what it was."""
         for number, (tensor, before) in enumerate(self._made):
@@ -201,7 +212,7 @@ def _linear(
     sparse = m * n > 1000
     points = [*product(range(0, m, 7 if sparse else 1), range(0, n, 5 if sparse else 1))]
     want = reference.linear(rows, weight, bias, points)
-    return operands.judge(operator(x), (m, n), want, lambda host: [host[i][j] for i, j in points])
+    return operands.judge(operands.kept(operator, x), (m, n), want, lambda host: [host[i][j] for i, j in points])
 
 
 def _attention(
@@ -214,7 +225,11 @@ def _attention(
     q, query = operands.put(_operand((queries, heads, depth), dtype, 1))
     k, key = operands.put(_operand((total, kv_heads, depth), dtype, 2))
     v, value = operands.put(_operand((total, kv_heads, depth), dtype, 3))
-    result = adapter.attention(q, k, v, lengths, causal=causal, implementation=implementation)
+
+    def attend(q: Any) -> Any:
+        return adapter.attention(q, k, v, lengths, causal=causal, implementation=implementation)
+
+    result = operands.kept(attend, q)
     tokens = [*range(0, queries, 29 if queries > 64 else 1), queries - 1]
     want = reference.attention(query, key, value, lengths, tokens, causal=causal)
     return operands.judge(result, (queries, heads, depth), want, lambda host: [host[t] for t in tokens])
@@ -223,10 +238,12 @@ def _attention(
 def _rms_norm(
     shape: tuple[int, ...], weight_shape: tuple[int, ...], dtype: str, adapter: Adapter, implementation: str
 ) -> str | None:
+    """The last of several rows is zeros, which only the epsilon keeps from a division by zero."""
     operands = _Operands(adapter, dtype)
-    x, rows = operands.put(_operand(shape, dtype, 1))
+    drawn = _operand(shape, dtype, 1)
+    x, rows = operands.put([*drawn[:-1], [0.0] * shape[1]] if len(shape) == 2 and shape[0] > 1 else drawn)
     w, weight = operands.put(_operand(weight_shape, dtype, 2))
-    result = adapter.rms_norm(x, w, _EPSILON, implementation=implementation)
+    result = operands.kept(lambda x: adapter.rms_norm(x, w, _EPSILON, implementation=implementation), x)
     rows = rows if len(shape) == 2 else [row for group in rows for row in group]
     want = reference.rms_norm(rows, weight if len(weight_shape) == 2 else [weight], _EPSILON)
     return operands.judge(result, shape, want)
@@ -240,7 +257,7 @@ def _rope(shape: tuple[int, int, int], dtype: str, adapter: Adapter, implementat
     x, heads = operands.put(_operand(shape, dtype, 1))
     c, cosines = operands.put([[math.cos(angle) for angle in row] for row in angles])
     s, sines = operands.put([[math.sin(angle) for angle in row] for row in angles])
-    result = adapter.rope(x, c, s, implementation=implementation)
+    result = operands.kept(lambda x: adapter.rope(x, c, s, implementation=implementation), x)
     return operands.judge(result, shape, reference.rope(heads, cosines, sines))
 
 

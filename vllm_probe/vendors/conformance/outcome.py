@@ -59,7 +59,7 @@ class Check(NamedTuple):
     run: Callable[[Subject], Outcome]
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Type and first line of an error."""
     text = str(error).strip().partition("\n")[0]
     return f"raised {type(error).__name__}" + (f": {text[:200]}" if text else "")
@@ -69,7 +69,7 @@ def attempt(check: Check, subject: Subject) -> Outcome:
     """How `check` ends; whatever the adapter raises is a failure of this check alone."""
     try:
         return check.run(subject)
-    except Exception as error:  # noqa: BLE001 - isolation point: the other checks still run
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - isolation point: the other checks still run
         return failed(describe(error))
 
 

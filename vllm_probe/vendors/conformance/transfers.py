@@ -20,6 +20,8 @@ from vllm_probe.vendors.conformance.outcome import (
 )
 
 _SIZES = (1, 63, 4096, 70_001)
+_LARGE = (1 << 20) + 1
+_DRAWN, _FEW = 5000, 256
 _SHAPES = ((5,), (2, 3), (3, 1, 4))
 
 
@@ -64,7 +66,8 @@ def _copies(subject: Subject, *, non_blocking: bool) -> Outcome:
         for queue in queues:
             if wrong := _chain(subject.adapter, nbytes, non_blocking=non_blocking, queue=queue):
                 return failed(wrong + (f" in queue {queue}" if len(queues) > 1 else ""))
-    return PASSED
+    wrong = _chain(subject.adapter, _LARGE, non_blocking=non_blocking, queue=0)
+    return failed(wrong) if wrong else PASSED
 
 
 def _fence(scope: FenceScope, subject: Subject) -> Outcome:
@@ -119,6 +122,9 @@ def _seeded(subject: Subject) -> Outcome:
             draws = [adapter.to_host(adapter.random((3, 5), dtype, seed)) for seed in (0, 0, 1, 2, 3, 4)]
             yield from unless(draws[0] == draws[1], f"random in {dtype} differs with the same seed")
             yield from unless(any(draw != draws[0] for draw in draws), f"random in {dtype} ignores its seed")
+            drawn = adapter.to_host(adapter.random((_DRAWN,), dtype, 0))
+            dry = f"the last {_FEW} of {_DRAWN} random values in {dtype} are more alike than the first"
+            yield from unless(2 * len({*drawn[-_FEW:]}) >= len({*drawn[:_FEW]}), dry)
 
     return first_failure(outcomes())
 
@@ -134,13 +140,18 @@ def _triad(subject: Subject) -> Outcome:
 
 
 def _read(subject: Subject) -> Outcome:
+    """Every value counts: one of them is changed at the begin, at the end and in the middle."""
     adapter = subject.adapter
-    first, second = (
-        [*flat(adapter.to_host(adapter.read(adapter.from_host([1.0] * 999 + [last], "fp32"))))] for last in (1.0, 9.0)
-    )
-    if len(first) != 1:
-        return failed(f"read gives {len(first)} values, not one")
-    return first_failure(unless(first != second, "read does not notice that the last value changed"))
+
+    def reduced(changed: int | None) -> list[float]:
+        values = [9.0 if place == changed else 1.0 for place in range(_DRAWN)]
+        return [*flat(adapter.to_host(adapter.read(adapter.from_host(values, "fp32"))))]
+
+    same = reduced(None)
+    if len(same) != 1:
+        return failed(f"read gives {len(same)} values, not one")
+    unseen = next((place for place in (0, _DRAWN // 3, _DRAWN // 2, _DRAWN - 1) if reduced(place) == same), None)
+    return PASSED if unseen is None else failed(f"read does not notice that value {unseen} of {_DRAWN} changed")
 
 
 CHECKS = (
