@@ -52,7 +52,7 @@ test-triton: $(STAMP)  ## the Triton kernel in Triton's interpreter (290 MB to d
 	@build/triton/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt triton
 	TRITON_INTERPRET=1 build/triton/bin/python -m pytest -q tests/vendors/test_tiles.py
 
-test-vllm: $(VLLM)/.installed  ## vLLM itself takes every exported config and serves one on the CPU (2 GB on disk)
+test-vllm: $(VLLM)/.installed  ## vLLM itself takes every exported config and serves one on the CPU (3.4 GB on disk)
 	$(BIN)/pytest -q -m vllm tests/vllm
 
 $(VLLM)/.installed: $(STAMP) tools/vllm_requirements.py
