@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.fuzz.runner import main
 from vllm_probe.core.errors import InvalidModel, UnsupportedModel
 from vllm_probe.models.onnx.reader import read_graph
-from vllm_probe.models.onnx.spec import from_graph
+from vllm_probe.models.onnx.spec import describe
 
 _NOWHERE = Path("nowhere", "model.onnx")
 
@@ -13,7 +13,7 @@ _NOWHERE = Path("nowhere", "model.onnx")
 def one_input(content: bytes) -> None:
     """Reads `content`; any other failure than the typed ones is a finding."""
     try:
-        from_graph(read_graph(memoryview(content), _NOWHERE), _NOWHERE)
+        describe(read_graph(memoryview(content), _NOWHERE), _NOWHERE)
     except (InvalidModel, UnsupportedModel):
         return
 
