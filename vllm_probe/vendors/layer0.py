@@ -150,7 +150,7 @@ def _verdict(
 
 
 def asleep(host: Host, plugin: VendorPlugin) -> frozenset[str]:
-    """Addresses of the vendor's functions that asking their driver would wake; what has none, or is taken, stays asleep."""
+    """Addresses of the vendor's functions that asking their driver would wake; one that is taken sleeps on."""
     return frozenset(
         each.address
         for each in accelerators(host)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from vllm_probe.vendors.amd import printed
+from vllm_probe.vendors.tool_json import json_behind
 
 _UNKNOWN_WIDTH = 0xFFFFFFFF
 _ROW = re.compile(r"^( {0,40})([A-Za-z0-9_]{1,64}):[ \t]*(.{0,4096}?)[ \t]*$", re.MULTILINE)
@@ -13,9 +14,10 @@ _INDENT = 4
 def parse_amd_smi(text: str) -> list[dict[str, Any]]:
     """The GPUs that are listed, each with what is told of it; none where the text is something else.
 
-    ROCm 6 prints a list, later releases one under `gpu_data`; whole sections can be `N/A`.
+    ROCm 6 prints a list, later releases one under `gpu_data`; whole sections can be `N/A`. Before ROCm 6.1 the size was
+    `vram_size_mb` (`amdsmi_cli/amdsmi_commands.py` of https://github.com/ROCm/amdsmi).
     """
-    document = printed.json_behind(text)
+    document = json_behind(text)
     rows = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         rows = _rows(text)
@@ -51,18 +53,18 @@ def _device(row: dict[str, Any]) -> dict[str, Any]:
         "arch": printed.arch(asic.get("target_graphics_version")),
         "compute_units": _positive(asic.get("num_compute_units")),
         "driver": _driver(row.get("driver")),
-        "vram_total": printed.size(vram.get("size") or memory.get("total_vram")) or None,
+        "vram_total": printed.size(vram.get("size") or vram.get("vram_size_mb") or memory.get("total_vram")) or None,
         "vram_used": printed.size(memory.get("used_vram")),
         "bus_width_bits": _width(vram.get("bit_width")),
         "bandwidth_gb_s": printed.number(vram.get("max_bandwidth")) or None,
         "compute_partition": printed.name(partition.get("compute_partition")),
         "memory_partition": printed.name(partition.get("memory_partition")),
         "partition": _whole(partition.get("partition_id", row.get("partition_id"))),
-        "utilization": _whole(_section(row, "usage").get("gfx_activity")),
-        "power_w": printed.number(power.get("socket_power")) or None,
-        "temperature_c": printed.number(heat.get("edge")),
-        "junction_c": printed.number(heat.get("hotspot")),
-        "memory_temperature_c": printed.number(heat.get("mem")),
+        "utilization": printed.percent(_section(row, "usage").get("gfx_activity")),
+        "power_w": printed.watts(power.get("socket_power")),
+        "temperature_c": printed.degrees(heat.get("edge")),
+        "junction_c": printed.degrees(heat.get("hotspot")),
+        "memory_temperature_c": printed.degrees(heat.get("mem")),
         "kfd": _whole(row.get("node_id")),
         "hip": _whole(row.get("hip_id")),
         "drm_render": _minor(row.get("render"), "renderD"),

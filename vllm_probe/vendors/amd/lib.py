@@ -78,11 +78,11 @@ def _readings(card: Any) -> Iterator[tuple[str, Any]]:
         "id": lambda: card.pci_slot,
         "vram_used": lambda: int(card.query_vram_usage()),
         "gtt_used": lambda: int(card.query_gtt_usage()),
-        "utilization": lambda: round(100 * card.query_load()),
-        "temperature_c": lambda: float(card.query_temperature()) or None,
-        "power_w": lambda: float(card.query_power()) or None,
-        "core_clock_mhz": lambda: round(card.query_sclk() / 1e6),
-        "memory_clock_mhz": lambda: round(card.query_mclk() / 1e6),
+        "utilization": lambda: printed.percent(round(100 * card.query_load())),
+        "temperature_c": lambda: printed.degrees(card.query_temperature()) or None,
+        "power_w": lambda: printed.watts(card.query_power()),
+        "core_clock_mhz": lambda: printed.megahertz(round(card.query_sclk() / 1e6)),
+        "memory_clock_mhz": lambda: printed.megahertz(round(card.query_mclk() / 1e6)),
     }
     for name, ask in questions.items():
         try:

@@ -1,23 +1,10 @@
-"""What amd-smi and rocm-smi print, as values: JSON behind warnings, and words that stand for unknown."""
+"""What amd-smi, rocm-smi and rocminfo print, as values: words and numbers that stand for unknown are null."""
 
-import json
 import re
-from itertools import islice
 from typing import Any
 
-_MOST_BEGINNINGS = 8  # a warning may begin with a bracket too
 _SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "MIB": 1 << 20, "GIB": 1 << 30}
 _UNKNOWN = re.compile(r"(?i)\s*|n/?a\b.*|none|unknown|not supported|0x[0-9a-f]+|[0-9]+")
-
-
-def json_behind(text: str) -> Any:
-    """The first JSON object or list that begins a line, whatever stands before and behind it; null without one."""
-    for match in islice(re.finditer(r"^[ \t]*(?=[{\[])", text, re.MULTILINE), _MOST_BEGINNINGS):
-        try:
-            return json.JSONDecoder().raw_decode(text, match.end())[0]
-        except (ValueError, RecursionError):
-            continue
-    return None
 
 
 def number(value: Any) -> float | None:
@@ -30,6 +17,30 @@ def number(value: Any) -> float | None:
         return float(value) if abs(value) < 1e18 else None
     match = re.fullmatch(r"\(?(-?[0-9]{1,15}(?:\.[0-9]{1,9})?) ?[A-Za-z%/]{0,5}\)?", str(value).strip())
     return float(match[1]) if match else None
+
+
+def percent(value: Any) -> int | None:
+    """From 0 to 100; 65535 is amd-smi's word for unknown."""
+    found = number(value)
+    return int(found) if found is not None and 0 <= found <= 100 else None
+
+
+def watts(value: Any) -> float | None:
+    """Above 0 and below 10 kW."""
+    found = number(value)
+    return found if found is not None and 0 < found < 10_000 else None
+
+
+def degrees(value: Any) -> float | None:
+    """Of Celsius, from -99 to 199; -273 is a sensor that says 0 kelvin."""
+    found = number(value)
+    return found if found is not None and -99 <= found <= 199 else None
+
+
+def megahertz(value: Any) -> int | None:
+    """From 0, a clock that is off, to 20 GHz."""
+    found = number(value)
+    return int(found) if found is not None and 0 <= found <= 20_000 else None
 
 
 def size(value: Any) -> int | None:
@@ -66,9 +77,13 @@ def version(value: Any) -> str | None:
 
 
 def arch(value: Any) -> str | None:
-    """`gfx942`."""
+    """`gfx942`, `gfx1100`: three digits before generation 10, then four.
+
+    ROCm 6.1 wrote the numbers of KFD in decimal: `gfx9010`, `gfx11000`.
+    https://llvm.org/docs/AMDGPUUsage.html#processors
+    """
     text = str(value).lower()
-    return text if re.fullmatch(r"gfx[1-9][0-9a-f]{2,4}", text) else None
+    return text if re.fullmatch(r"gfx(?:[6-9]|1[0-9])[0-9a-f]{2}", text) else None
 
 
 def known(values: dict[str, Any]) -> dict[str, Any]:

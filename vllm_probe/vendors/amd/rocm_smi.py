@@ -1,28 +1,33 @@
 """`rocm-smi --json` of ROCm 3 to 7, whose keys changed with the releases, and the text forms."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from vllm_probe.vendors.amd import printed
+from vllm_probe.vendors.tool_json import json_behind
 
-_NUMBERS = {
-    "utilization": ("GPU use (%)",),
-    "power_w": ("Current Socket Graphics Package Power (W)", "Average Graphics Package Power (W)"),
-    "power_limit_w": ("Max Graphics Package Power (W)",),
-    "temperature_c": ("Temperature (Sensor edge) (C)",),
-    "junction_c": ("Temperature (Sensor junction) (C)",),
-    "memory_temperature_c": ("Temperature (Sensor memory) (C)",),
-    "core_clock_mhz": ("sclk clock speed:",),
-    "memory_clock_mhz": ("mclk clock speed:",),
+_READINGS: dict[str, tuple[Callable[[Any], float | None], tuple[str, ...]]] = {
+    "utilization": (printed.percent, ("GPU use (%)",)),
+    "power_w": (
+        printed.watts,
+        ("Current Socket Graphics Package Power (W)", "Average Graphics Package Power (W)"),
+    ),
+    "power_limit_w": (printed.watts, ("Max Graphics Package Power (W)",)),
+    "temperature_c": (printed.degrees, ("Temperature (Sensor edge) (C)",)),
+    "junction_c": (printed.degrees, ("Temperature (Sensor junction) (C)",)),
+    "memory_temperature_c": (printed.degrees, ("Temperature (Sensor memory) (C)",)),
+    "core_clock_mhz": (printed.megahertz, ("sclk clock speed:",)),
+    "memory_clock_mhz": (printed.megahertz, ("mclk clock speed:",)),
 }
+"""What is read, how, and the keys that it has had, newest first."""
 _SIZES = {
     "vram_total": "VRAM Total Memory (B)",
     "vram_used": "VRAM Total Used Memory (B)",
     "gtt_total": "GTT Total Memory (B)",
     "gtt_used": "GTT Total Used Memory (B)",
 }
-_NEVER_0 = frozenset({"vram_total", "gtt_total", "power_w", "power_limit_w"})
-_WHOLE = frozenset({"utilization", "core_clock_mhz", "memory_clock_mhz"})
+_NEVER_0 = frozenset({"vram_total", "gtt_total"})
 _LINE = re.compile(r"^GPU\[([0-9]{1,4})\][ \t]*: ([^\n]{1,80}?:?): ([^\n]{0,200}?)[ \t]*$", re.MULTILINE)
 _TABLE_ROW = re.compile(r"^([0-9]{1,4}) +([0-9]{1,4}) +(0x[0-9a-f]{1,4}),? +[0-9]{1,10} ([^\n]{0,400})$", re.MULTILINE)
 _BUS_COLUMN = re.compile(r" (\S{12}) +([0-9]{1,3})\s*$")
@@ -30,7 +35,7 @@ _BUS_COLUMN = re.compile(r" (\S{12}) +([0-9]{1,3})\s*$")
 
 def parse_rocm_smi(text: str) -> list[dict[str, Any]]:
     """The cards, by rocm-smi's number, which is not that of DRM; none where the text is something else."""
-    document = printed.json_behind(text)
+    document = json_behind(text)
     if not isinstance(document, dict):
         return _lines(text) or _table(text)
     system = document.get("system")
@@ -78,7 +83,7 @@ def _device(index: int, row: dict[str, Any], driver: str | None) -> dict[str, An
         "memory_vendor": printed.name(row.get("GPU memory vendor")),
         "unique_id": printed.identity(row.get("Unique ID")),
     }
-    device |= {name: _first(row, name, keys) for name, keys in _NUMBERS.items()}
+    device |= {name: _first(row, read, keys) for name, (read, keys) in _READINGS.items()}
     device |= {name: _whole(row.get(key)) for name, key in _SIZES.items()}
     return {key: value for key, value in device.items() if value is not None and not (value == 0 and key in _NEVER_0)}
 
@@ -87,9 +92,8 @@ def _first_name(row: dict[str, Any], *keys: str) -> str | None:
     return next((name for key in keys if (name := printed.name(row.get(key)))), None)
 
 
-def _first(row: dict[str, Any], name: str, keys: tuple[str, ...]) -> float | None:
-    found = next((value for key in keys if (value := printed.number(row.get(key))) is not None), None)
-    return int(found) if found is not None and name in _WHOLE else found
+def _first(row: dict[str, Any], read: Callable[[Any], float | None], keys: tuple[str, ...]) -> float | None:
+    return next((value for key in keys if (value := read(row.get(key))) is not None), None)
 
 
 def _whole(value: Any) -> int | None:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from vllm_probe.core.system import Host
+from vllm_probe.vendors.amd import printed
 from vllm_probe.vendors.pci import ROOT
 
 _SIZES = {
@@ -39,7 +40,7 @@ def read_card(host: Host, address: str, *, live: bool) -> dict[str, Any]:
     card |= {name: _text(host, f"{folder}/{file}") for name, file in _TEXTS.items()}
     card["unique_id"] = parse_unique_id(host.read_text(f"{folder}/unique_id") or "")
     if live:
-        card["utilization"] = _number(host, f"{folder}/gpu_busy_percent")
+        card["utilization"] = printed.percent(_number(host, f"{folder}/gpu_busy_percent"))
         for name, file in _LEVELS.items():
             now, most = parse_levels(host.read_text(f"{folder}/{file}") or "")
             card |= {f"{name}_mhz": now, f"{name}_max_mhz": most}
@@ -68,11 +69,11 @@ def _sensors(host: Host, folder: str) -> dict[str, Any]:
         stem = path.removesuffix("_input")
         label = _text(host, f"{stem}_label") or _ORDER.get(stem[-1], "")
         if label in _SENSORS:
-            values[_SENSORS[label]] = _scaled(host, path, 1000)
+            values[_SENSORS[label]] = printed.degrees(_scaled(host, path, 1000))
         if label == "junction":
-            values["junction_limit_c"] = _scaled(host, f"{stem}_crit", 1000)
+            values["junction_limit_c"] = printed.degrees(_scaled(host, f"{stem}_crit", 1000))
     for name, files in _WATTS.items():
-        readings = (_scaled(host, f"{folder}/{file}", 1_000_000) for file in files)
+        readings = (printed.watts(_scaled(host, f"{folder}/{file}", 1_000_000)) for file in files)
         values[name] = next((reading for reading in readings if reading), None)
     return values
 

@@ -4,12 +4,12 @@ A device has those of `index id name pci_id state function memory driver_version
 that the text tells; `memory` has those of `total free used`, in bytes.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from vllm_probe.core.values import JsonValue
+from vllm_probe.vendors.tool_json import json_behind
 
 Record: TypeAlias = dict[str, Any]
 
@@ -42,7 +42,7 @@ _UNKNOWN = {"", "unknown", "n/a", "none"}
 
 def parse_discovery(text: str) -> Record:
     """`{"devices": [...]}`; `listed` says whether the text is a list of devices, which may be empty."""
-    document = _document(text)
+    document = json_behind(text)
     if not isinstance(document, dict):
         return {"devices": [], "listed": False}
     listed = document["device_list"] if "device_list" in document else [document] * ("device_id" in document)
@@ -51,13 +51,13 @@ def parse_discovery(text: str) -> Record:
 
 def parse_error(text: str) -> str | None:
     """What xpu-smi says in place of an answer, null where it does not say that it failed."""
-    document = _document(text)
+    document = json_behind(text)
     return known(document.get("error")) if isinstance(document, dict) else None
 
 
 def parse_stats(text: str) -> Record:
     """Those of `memory` with `used`, `power_w`, `clock_mhz` and `temperature_c` that the text tells of one device."""
-    document = _document(text)
+    document = json_behind(text)
     if not isinstance(document, dict):
         return {}
     values = _of_1(document) if "device_level" in document or "tile_level" in document else _of_2(document)
@@ -107,15 +107,6 @@ def number(value: object) -> float | None:
         value = float(value) if "." in value else int(value)
     whole = isinstance(value, int | float) and not isinstance(value, bool)
     return value if whole and isinstance(value, int | float) and 0 <= value < 1 << 60 else None
-
-
-def _document(text: str) -> JsonValue:
-    """The JSON in `text`, whatever stands before it; null where there is none."""
-    start = re.search(r"^[ \t]*[{\[]", text, re.MULTILINE)
-    try:
-        return json.JSONDecoder().raw_decode(text[start.end() - 1 :])[0] if start else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _device(each: Mapping[str, JsonValue]) -> Record:

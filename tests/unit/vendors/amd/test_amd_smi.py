@@ -150,6 +150,20 @@ def test_a_captured_answer_gives_the_listed_values(name: str, expected: dict[str
     assert "power_w" not in device
 
 
+@pytest.mark.parametrize("size", [65520, {"value": 65520, "unit": "MB"}])
+def test_rocm_6_0_had_another_name_for_the_size(size: object) -> None:
+    (device,) = parse_amd_smi(json.dumps([{"gpu": 0, "vram": {"vram_type": "HBM", "vram_size_mb": size}}]))
+    assert device["vram_total"] == 68702699520
+    (device,) = parse_amd_smi("GPU: 0\n    VRAM:\n        VRAM_TYPE: HBM\n        VRAM_SIZE_MB: 65520 MB\n")
+    assert device["vram_total"] == 68702699520
+
+
+def test_what_amd_smi_gives_for_unknown_is_no_reading() -> None:
+    usage = {"usage": {"gfx_activity": {"value": 65535, "unit": "%"}}, "power": {"socket_power": 65535}}
+    heat = {"temperature": {"edge": {"value": 65535, "unit": "C"}, "hotspot": -273, "mem": 36}}
+    assert parse_amd_smi(json.dumps([{"gpu": 0, **usage, **heat}])) == [{"index": 0, "memory_temperature_c": 36.0}]
+
+
 @given(
     st.text()
     | st.lists(st.sampled_from(["GPU: 0\n", "    ASIC:\n", "        SIZE: 0 MB\n", "{", "[", "N/A", " "])).map("".join)

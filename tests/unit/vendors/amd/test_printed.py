@@ -1,26 +1,12 @@
 """Values that amd-smi and rocm-smi print."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vllm_probe.vendors.amd import printed
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ('{"a": 1}', {"a": 1}),
-        ('\n{"a": 1}\n', {"a": 1}),
-        ('WARNING: AMD GPU device(s) is/are in a low-power state.\n\n[{"gpu": 0}]\nbye', [{"gpu": 0}]),
-        ('[warning] look\n{"a": 1}', {"a": 1}),
-        ("Driver not initialized", None),
-        ("{" * 100_000, None),
-        ("", None),
-    ],
-)
-def test_json_is_found_behind_other_text(text: str, value: object) -> None:
-    assert printed.json_behind(text) == value
 
 
 @pytest.mark.parametrize(
@@ -85,9 +71,50 @@ def test_a_kernels_banner_is_no_version(value: str, version: str | None) -> None
     assert printed.version(value) == version
 
 
-@given(st.text() | st.text(alphabet='{}[]":,0 \n'))
-def test_any_text_is_json_or_nothing(text: str) -> None:
-    printed.json_behind(text)
+@pytest.mark.parametrize(
+    ("read", "value", "expected"),
+    [
+        (printed.percent, 0, 0),
+        (printed.percent, {"value": 100, "unit": "%"}, 100),
+        (printed.percent, 65535, None),
+        (printed.percent, 101, None),
+        (printed.percent, -1, None),
+        (printed.watts, "31.5", 31.5),
+        (printed.watts, 0, None),
+        (printed.watts, 65535.0, None),
+        (printed.degrees, "0.0", 0.0),
+        (printed.degrees, "-40.0", -40.0),
+        (printed.degrees, "-273.0", None),
+        (printed.degrees, 65535, None),
+        (printed.megahertz, "(96Mhz)", 96),
+        (printed.megahertz, 0, 0),
+        (printed.megahertz, 65535, None),
+        (printed.megahertz, "N/A", None),
+    ],
+)
+def test_a_reading_that_cannot_be_is_unknown(
+    read: Callable[[object], float | None], value: object, expected: float | None
+) -> None:
+    assert read(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "arch"),
+    [
+        ("gfx90a", "gfx90a"),
+        ("gfx1100", "gfx1100"),
+        ("GFX942", "gfx942"),
+        ("gfx906", "gfx906"),
+        ("gfx1250", "gfx1250"),
+        ("gfx9010", None),
+        ("gfx11000", None),
+        ("gfx110", None),
+        ("gfx9402", None),
+        ("N/A", None),
+    ],
+)
+def test_an_architecture_is_written_as_the_compiler_does(value: str, arch: str | None) -> None:
+    assert printed.arch(value) == arch
 
 
 @given(

@@ -130,6 +130,12 @@ def test_what_rocminfo_prints_when_it_fails_lists_nothing() -> None:
     assert parse_rocm_smi(capture("rocm-error-texts.txt")) == []
 
 
+def test_what_rocm_smi_gives_for_unknown_is_no_reading() -> None:
+    card = {"GPU use (%)": "65535", "Temperature (Sensor junction) (C)": "-273.0", "GFX Version": "gfx9010"}
+    power = {"Average Graphics Package Power (W)": "65535.0", "sclk clock speed:": "(65535Mhz)"}
+    assert parse_rocm_smi(json.dumps({"card0": card | power})) == [{"index": 0}]
+
+
 @given(
     st.text()
     | st.lists(st.sampled_from(["GPU[0]\t\t: ", "VRAM Total Memory (B): 0\n", "0  1  0x73bf,  3 x\n", "{"])).map(

@@ -38,6 +38,11 @@ def test_a_card_has_sizes_load_clocks_temperatures_and_power() -> None:
     }
 
 
+def test_a_reading_that_cannot_be_is_left_out() -> None:
+    files = {f"{BUS}/gpu_busy_percent": "65535\n", f"{BUS}/hwmon/hwmon1/temp1_input": "65535000\n"}
+    assert card(files | {f"{BUS}/hwmon/hwmon1/power1_average": "65535000000\n"}) == {}
+
+
 def test_of_a_card_that_sleeps_nothing_is_asked_that_would_wake_it() -> None:
     asleep = card(recorded("amd-workstation")["files"], live=False)
     assert {"utilization", "core_clock_mhz", "temperature_c", "power_w"}.isdisjoint(asleep)

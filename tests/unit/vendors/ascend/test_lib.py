@@ -77,5 +77,5 @@ def test_a_driver_that_fails_has_lost_all() -> None:
 
 
 def test_health_is_not_asked_where_that_would_wake_a_device() -> None:
-    with pytest.raises(LibraryUnavailable, match="that wakes 0000:c1:00.0"):
+    with pytest.raises(LibraryUnavailable, match=r"that wakes 0000:c1:00\.0"):
         health(host_of(CARD | {f"{BUS}/power/runtime_status": "suspended"}, libs=libs(DCMI)))

@@ -43,6 +43,11 @@ def capture(name: str) -> str:
     return (CAPTURES / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("before", ["", "Warning: x\n", "[2026-05-01 10:00:00.123] [warning] cannot open /dev/mei0\n"])
+def test_the_list_is_found_behind_log_lines(before: str) -> None:
+    assert len(parse_discovery(before + outputs.LIST_1)["devices"]) == 2
+
+
 def test_the_list_of_1_has_no_memory_and_an_id_without_zeros() -> None:
     first, second = parse_discovery(outputs.LIST_1)["devices"]
     assert first == {
