@@ -18,7 +18,7 @@ _CALL_S = 0.25
 _TELLING_S = 0.02
 """So long a call tells the rate, whatever it costs to issue it."""
 
-_TRIES = 4
+_TRIES = 40
 _ROWS, _SIDES = 32, (32, 128, 512, 1024)
 _SMALLEST_SIDE = 64
 _COPY_BYTES, _SMALLEST_ARRAY = 1 << 20, 1 << 20
@@ -86,6 +86,6 @@ def _products(adapter: HardwareAdapter[Any], dtype: str) -> Iterator[tuple[int, 
 def _least_s(adapter: HardwareAdapter[Any], call: Callable[[], object]) -> float:
     """Seconds of the fastest of some calls, of which the first warms up, and others may be held up by other work."""
     seconds: list[float] = []
-    while len(seconds) < _TRIES and math.fsum(seconds) < _TRIES * _CALL_S:
+    while len(seconds) < _TRIES and math.fsum(seconds) < _CALL_S:
         seconds.append(checked(adapter.time_batch([call]), 1))
     return min(seconds)

@@ -104,3 +104,23 @@ def test_a_device_that_cannot_be_sounded_keeps_its_plan_and_says_why() -> None:
     found = sounded(plan, adapter)
     assert found.array_bytes == plan.array_bytes
     assert "no such kernel" in found.doubts[0]
+
+
+class Busy(NullAdapter):
+    """Gets its processors every tenth time; the other times it waits for them."""
+
+    batches = 0
+
+    def _time_batch(self, calls: Sequence[Callable[[], object]]) -> float:
+        self.batches += 1
+        begin = self.clock_s
+        self.clock_s += 0.0 if self.batches % 10 == 0 else 0.004
+        super()._time_batch(calls)
+        return self.clock_s - begin
+
+
+def test_a_busy_device_is_not_taken_for_a_slow_one() -> None:
+    adapter = play(Script(), Busy, **CACHES)
+    plan = plan_of(adapter)
+    found = sounded(plan, adapter)
+    assert (found.array_bytes, found.shrink("fp32")) == (plan.array_bytes, 1)
