@@ -3,7 +3,8 @@
 Method: a test gets at least three rounds that alternate with those of other tests, each made of batches that are
 queued and synchronised once, over operands that take turns so that they are cold. The value is the median of the
 round medians. More rounds follow until the standard error of the median is under 0.5 % or 2 s are spent; it is
-noisy when that error stays over 1 % or the rounds differ by more than 5 %.
+noisy when that error stays over 1 % or the rounds differ by more than 5 %. The highest rates get another round after
+everything else, so that what drifts more slowly than rounds alternate is in their spread.
 A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes. So is
 one during which heat or a processor quota held the device down.
 """
