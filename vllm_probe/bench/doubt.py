@@ -27,6 +27,12 @@ def checked(seconds: float, calls: int) -> float:
     return seconds
 
 
+def describe(error: Exception) -> str:
+    """Type and first line of an error, short enough for a document."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:300]
+
+
 def doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:
     """Whether the adapter's random numbers are not random.
 

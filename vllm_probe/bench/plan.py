@@ -99,6 +99,11 @@ class BenchPlan:
         return self.depth // self.shrink(dtype), self.width // self.shrink(dtype)
 
     @property
+    def timed_doubts(self) -> tuple[str, ...]:
+        """What a value is to be doubted for that the device's own timer gave."""
+        return self.doubts + self.timer_doubts
+
+    @property
     def compile_s(self) -> float:
         """Longest wait for an implementation that is being compiled."""
         return _COMPILE_S if "primitives" in self.named else _LOAD_COMPILED_S

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from vllm_probe.bench.doubt import checked, doubt_of_data, doubt_of_events
+from vllm_probe.bench.doubt import checked, describe, doubt_of_data, doubt_of_events
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.timing import describe
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.primitive import Primitive
 

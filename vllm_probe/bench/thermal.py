@@ -241,12 +241,7 @@ class ThermalSection(Section):
             (seen.held_down is not None, seen.held_down or ""),
             (judged.doubt is not None, judged.doubt or ""),
         )
-        doubts = [
-            *work.doubts,
-            *self.plan.doubts,
-            *self.plan.timer_doubts,
-            *(text for applies, text in found if applies),
-        ]
+        doubts = [*work.doubts, *self.plan.timed_doubts, *(text for applies, text in found if applies)]
         status: Status = "noisy" if slope > _SLOPE or spread_pct > _SPREAD_PCT else "measured"
         if share < _BUSY or seen.held_down:
             status = "throttled"

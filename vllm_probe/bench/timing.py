@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
-from vllm_probe.bench.doubt import checked, doubt_of_clock, doubt_of_timer
+from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.watch import Watch, sum_up
@@ -248,7 +248,7 @@ class Stopwatch:
             doubt_of_timer(entry.timed_s, entry.host_s, call_s),
             doubt_of_clock(seen.clock_mhz, entry.case.expected),
         )
-        standing = (*self._plan.doubts, *(() if work.timer else self._plan.timer_doubts))
+        standing = self._plan.doubts if work.timer else self._plan.timed_doubts
         doubts = [*work.doubts, *standing, *(text for applies, text in found if applies), *filter(None, told)]
         status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
         if judged.verdict == "suspect" or share < _BUSY or seen.held_down:
@@ -274,12 +274,6 @@ class Stopwatch:
 def absent(status: Status, reason: str) -> Reading:
     """A reading without a value."""
     return Reading(None, Measurement(source="measured", status=status, reason=reason))
-
-
-def describe(error: Exception) -> str:
-    """Type and first line of an error, short enough for a document."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}"[:300]
 
 
 def _prepare(case: Case) -> Work | Reading:
