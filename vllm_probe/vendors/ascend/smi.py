@@ -3,8 +3,9 @@
 from typing import Any, TypeAlias
 
 from vllm_probe.core.system import CommandResult, Host
+from vllm_probe.vendors.ascend.facts import WANTED
 from vllm_probe.vendors.ascend.smi_lists import parse_blocks, parse_list, parse_map
-from vllm_probe.vendors.ascend.smi_table import parse_error, parse_table
+from vllm_probe.vendors.ascend.smi_table import parse_chip_errors, parse_error, parse_table
 
 Record: TypeAlias = dict[str, Any]
 
@@ -20,20 +21,34 @@ def read(host: Host) -> Record:
     """A report in the form of DCMI's; `status` is DCMI's where npu-smi fails with it, `error` why it told nothing.
 
     The table tells nearly all; the map adds the numbers that CANN counts by. Where there is no table that can be read,
-    each card that `-l` lists is asked by itself, and where the table lacks memory, the card concerned.
+    each card that `-l` lists is asked by itself, and where the table lacks memory, the card concerned. An error of one
+    chip stands in its record, as `status` where nothing else is told of it, and for what it lacks as `failed`.
     """
     asker = _Asker(host)
     text = asker.ask("info")
     if asker.error:
         return {"devices": [], "error": asker.error}
-    status = parse_error(text)
-    if status is not None:
-        return {"devices": [], "status": status}
-    devices = parse_table(text)["devices"] or _by_card(asker)
+    devices, errors = parse_table(text)["devices"], parse_chip_errors(text)
+    if not devices:
+        status = parse_error(text)
+        if status is not None:
+            return {"devices": [], "status": status}
+        devices = _by_card(asker)
+    told = {(device["card"], device["chip"]) for device in devices}
+    devices += [{"card": card, "chip": chip} for card, chip in errors if (card, chip) not in told]
     devices = _joined(devices, parse_map(asker.ask("info", "-m"))) if devices else []
     lacking = {device["card"] for device in devices if "memory" not in device}
     found = [block for card in sorted(lacking) for block in asker.blocks(card, _BLOCKS)]
-    return {"devices": _joined(devices, found)}
+    return {"devices": [_with_error(each, errors) for each in _joined(devices, found)]}
+
+
+def _with_error(device: Record, errors: dict[tuple[int, int], int]) -> Record:
+    status = errors.get((device["card"], device["chip"]))
+    if status is None:
+        return device
+    if not {"health", "memory"}.intersection(device):
+        return device | {"status": status}
+    return device | {"failed": {name: status for name in (*WANTED, "memory_info") if name not in device}}
 
 
 def _by_card(asker: "_Asker") -> list[Record]:

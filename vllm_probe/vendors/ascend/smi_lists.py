@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeAlias
 
-from vllm_probe.vendors.ascend.smi_table import HEALTH, address_of, count_of, number_of
+from vllm_probe.vendors.ascend.smi_table import BLANK, HEALTH, address_of, count_of, number_of
 
 Pairs: TypeAlias = list[tuple[str, str]]
 
@@ -81,7 +81,7 @@ def _mapped(columns: list[str], words: list[str]) -> Iterator[dict[str, Any]]:
     yield (
         {"card": card, "chip": chip, "logic": logic}
         | ({"phy": phy} if phy is not None else {})
-        | ({"name": name} if name and name.isprintable() else {})
+        | ({"name": name} if name.upper() not in BLANK and name.isprintable() else {})
     )
 
 
@@ -115,7 +115,7 @@ def _values(block: dict[str, str]) -> dict[str, Any]:
         del found["utilization"]
     for name, key in _WORDS.items():
         word = block.get(key, "")
-        if word and word.upper() not in {"NA", "N/A", "-"} and word.isprintable():
+        if word.upper() not in BLANK and word.isprintable():
             found[name] = word
     health = (block.get("health") or block.get("healthstatus") or "").lower()
     address, number_on_bus = address_of(block.get("pciebusinfo")), _pci_id(block)

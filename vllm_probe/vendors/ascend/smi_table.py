@@ -14,8 +14,13 @@ _VALUES = re.compile(r"(?:[0-9]{1,9}|-|NA|N/A)\s*/\s*(?:[0-9]{1,9}|-|NA|N/A)(?=\
 _PAIR = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{1,9})")
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _STATUS = re.compile(r"\bret(?: is|=|:)\s{0,4}(-8[0-9]{3})\b")
+_OF_CHIP = re.compile(
+    r"\b(?:npu|card)(?: id)?[ :=]{1,4}([0-9]{1,3})\b(?:[ ,]{1,3}chip(?: id)?[ :=]{1,4}([0-9]{1,2})\b)?"
+    r"[^\n]{0,120}?\bret(?: is|=|:)\s{0,4}(-8[0-9]{3})\b",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
-_BLANK = {"", "NA", "N/A", "-"}
+BLANK = {"", "NA", "N/A", "-"}
 HEALTH = {"ok", "warning", "alarm", "critical"}
 
 
@@ -46,9 +51,14 @@ def parse_table(text: str) -> dict[str, Any]:
 
 
 def parse_error(text: str) -> int | None:
-    """The status of DCMI that npu-smi says it failed with, null where it says none."""
-    match = _STATUS.search(text)
+    """The status of DCMI that npu-smi says it failed with, null where it says none but those of single chips."""
+    match = _STATUS.search(_OF_CHIP.sub("", text))
     return int(match[1]) if match else None
+
+
+def parse_chip_errors(text: str) -> dict[tuple[int, int], int]:
+    """By card and chip the status in lines such as `Failed to get temperature of npu 1 chip 0, ret is -8012`."""
+    return {(int(card), int(chip or 0)): int(status) for card, chip, status in _OF_CHIP.findall(text)}
 
 
 def address_of(text: str | None) -> str | None:
@@ -94,7 +104,7 @@ def _add(devices: list[dict[str, Any]], first: Cells, second: Cells, cells: Cell
     at = second.index("Bus-Id")
     last = devices[-1] if devices else None
     bus = cells[at] if len(cells) == len(second) else None
-    if bus is not None and last is not None and (address_of(bus) or ("chip" not in last and bus.upper() in _BLANK)):
+    if bus is not None and last is not None and (address_of(bus) or ("chip" not in last and bus.upper() in BLANK)):
         known: dict[str, Any] = {key: last[key] for key in ("card", "name") if key in last}
         filled = known if "chip" in last else last
         filled |= _chip(_named(second, cells))
@@ -111,7 +121,7 @@ def _card(values: dict[str, str]) -> dict[str, Any]:
         return {}
     record: dict[str, Any] = {
         "card": number,
-        "name": name if name and name.upper() not in _BLANK and name.isprintable() else None,
+        "name": name if name and name.upper() not in BLANK and name.isprintable() else None,
         "health": health if health in HEALTH else None,
         "power_w": number_of(values.get("power")) or None,
         "temperature_c": number_of(values.get("temp")),

@@ -45,6 +45,29 @@ def test_the_status_of_dcmi_is_kept_and_no_more_is_asked() -> None:
     assert read(host_of(CARD, commands={"npu-smi info": text})) == {"devices": [], "status": -8005}
 
 
+def test_an_error_of_one_chip_beside_a_table_counts_for_what_that_chip_lacks() -> None:
+    table = TABLE.replace("88.7        41", "88.7        NA")
+    text = f"Failed to get temperature of npu 0 chip 0, ret is -8012\n{table}"
+    (device,) = read(host_of(CARD, commands={"npu-smi info": text}))["devices"]
+    assert (device["memory"]["total"], device["health"]) == (32768 * MIB, "ok")
+    assert device["failed"]["temperature_c"] == -8012
+    assert "health" not in device["failed"]
+    assert "status" not in device
+
+
+def test_an_error_of_a_chip_that_the_table_leaves_out_is_that_chips_status() -> None:
+    text = f"{TABLE}\nget health of card 1 chip 0 failed, ret is -8008\n"
+    listed, other = read(host_of(CARD, commands={"npu-smi info": text}))["devices"]
+    assert "status" not in listed
+    assert other == {"card": 1, "chip": 0, "status": -8008}
+
+
+def test_an_error_of_the_driver_beside_a_table_counts_for_nothing() -> None:
+    report = read(host_of(CARD, commands={"npu-smi info": f"dcmi: ret is -8255\n{TABLE}"}))
+    assert "status" not in report
+    assert len(report["devices"]) == 1
+
+
 def test_a_tool_that_is_missing_or_hangs_says_so_and_costs_its_time_once() -> None:
     assert read(host_of(CARD)) == {"devices": [], "error": "there is no npu-smi"}
     host = host_of(CARD, commands={"npu-smi info": "!timeout"})

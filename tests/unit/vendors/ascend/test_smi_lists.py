@@ -89,6 +89,13 @@ def test_the_map_gives_logical_ids_and_leaves_out_the_controllers() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["N/A", "NA", "-", ""])
+def test_a_word_for_unknown_is_no_name(name: str) -> None:
+    assert parse_map(f"NPU ID  Chip ID  Chip Logic ID  Chip Name\n0  0  0  {name}\n") == [
+        {"card": 0, "chip": 0, "logic": 0}
+    ]
+
+
 def test_the_list_gives_cards_and_how_many_chips_they_have() -> None:
     text = "Total Count : 2\n\nNPU ID : 0\nChip Count : 1\n\nNPU ID : 3\nProduct Name : X\nChip Count : 2\n"
     assert parse_list(text) == [(0, 1), (3, 2)]

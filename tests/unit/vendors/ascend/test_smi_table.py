@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.vendors.ascend.hosts import CAPTURES, MIB, TABLE, capture, needs_captures
-from vllm_probe.vendors.ascend.smi_table import address_of, count_of, number_of, parse_error, parse_table
+from vllm_probe.vendors.ascend.smi_table import (
+    address_of,
+    count_of,
+    number_of,
+    parse_chip_errors,
+    parse_error,
+    parse_table,
+)
 
 TWO_CHIPS = """
 | npu-smi 24.9.2                   Version: 24.9.2                                               |
@@ -114,11 +121,27 @@ def test_a_chip_without_an_address_is_the_one_of_the_card_above() -> None:
         ("dcmi module initialize failed. ret is -8020", -8020),
         (TABLE, None),
         ("ret is 8005", None),
+        ("Failed to get temperature of npu 1 chip 0, ret is -8012", None),
+        ("Failed to get power of npu 1, ret is -8012\ndcmi: ret is -8005", -8005),
         ("", None),
     ],
 )
 def test_the_status_of_dcmi_is_found_in_what_npu_smi_says(text: str, status: int | None) -> None:
     assert parse_error(text) == status
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        ("Failed to get temperature of npu 1 chip 0, ret is -8012", {(1, 0): -8012}),
+        ("NPU ID: 7, Chip ID: 1 health failed. ret is -8008\nnpu 2: ret=-8020\n", {(7, 1): -8008, (2, 0): -8020}),
+        ("npu-smi 24.1 failed. ret is -8005", {}),
+        ("npu 1 is fine\nret is -8005", {}),
+        (TABLE, {}),
+    ],
+)
+def test_an_error_that_names_a_chip_is_that_chips(text: str, errors: dict[tuple[int, int], int]) -> None:
+    assert parse_chip_errors(text) == errors
 
 
 @pytest.mark.parametrize("word", ["NA", "-", "", "N/A", None, "0x3", "1e5"])
@@ -188,6 +211,7 @@ def test_any_text_gives_devices_without_a_size_of_zero(text: str, at: int, more:
         assert each.get("memory", {}).get("total") != 0
         assert each.get("power_w") != 0
     parse_error(text)
+    assert all(status <= -8000 for status in parse_chip_errors(text + str(at)).values())
 
 
 @needs_captures
