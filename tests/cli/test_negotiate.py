@@ -144,11 +144,14 @@ def test_the_model_is_the_argument_or_an_option_and_given_once(cli: Cli) -> None
 
 def test_a_model_too_large_for_one_device_is_shared_with_others_of_its_kind_unless_one_is_named(cli: Cli) -> None:
     on_two = ("--replay", HOSTS / "ascend-centos7", "negotiate", "Qwen3-32B", "--engine", "vllm", "--json")
-    both = cli(*on_two, "--device", "all", plugins="cpu,ascend").json()
+    as_it_is = ("--quantization", "none")
+    both = cli(*on_two, *as_it_is, "--device", "all", plugins="cpu,ascend").json()
     assert (both["quantization"], both["tensor_parallel_size"], both["collective_backend"]) == ("none", 2, "hccl")
     assert both["roles"] == {"main": "0000:01:00.0", "rank_1": "0000:81:00.0", "host": "cpu0"}
-    assert cli(*on_two, plugins="cpu,ascend").json()["roles"] == both["roles"]
+    assert cli(*on_two, *as_it_is, plugins="cpu,ascend").json()["roles"] == both["roles"]
     assert cli(*on_two, "--device", "0000:01:00.0", plugins="cpu,ascend").json()["tensor_parallel_size"] == 1
+    eight_bits = cli(*on_two, plugins="cpu,ascend").json()
+    assert (eight_bits["quantization"], eight_bits["tensor_parallel_size"]) == ("ascend", 1)
 
 
 def test_one_measured_speed_scales_the_prediction(cli: Cli) -> None:

@@ -36,7 +36,14 @@ def spread(case: Case) -> Selection:
     holding = [found for found in (first, *splits) if found.own.boots]
     if case.request.objective == "latency" and holding and link(case):
         return _fastest(holding, count)
-    return next(iter(holding), next((found for found in (first, *splits) if found.chosen.boots), first))
+    return _smallest([first, *splits], holding)
+
+
+def _smallest(divisions: list[Selection], holding: list[Selection]) -> Selection:
+    """The first division that holds what wins: the checkpoint as it is, a twin that is better anyhow, or any twin."""
+    wins = holding[0].chosen.candidate.quantization if holding else None
+    booting = [found for found in divisions if found.chosen.boots] or divisions
+    return next((found for found in booting if found.chosen.candidate.quantization == wins), booting[0])
 
 
 def _splits(case: Case, count: int) -> Iterator[Case]:

@@ -40,9 +40,7 @@ def choose(case: Case) -> Selection:
     own, twins = size(case, found.own), tuple(size(case, twin) for twin in found.twins)
     pinned = case.request.pins.get("quantization")
     refusals = [twin.candidate.refusal or _refusal(own, twin) for twin in twins]
-    allowed = [own, *(twin for twin, refusal in zip(twins, refusals, strict=True) if not refusal)]
-    rated = [each for each in allowed if not each.candidate.unmeasured]
-    chosen = _best(rated if any(each.boots for each in rated) and case.request.objective != "memory" else allowed)
+    chosen = _best([own, *(twin for twin, refusal in zip(twins, refusals, strict=True) if not refusal)])
     rule = "the checkpoint as it is" if chosen is own else _praise(own, chosen)
     if pinned:
         chosen = next((twin for twin in twins if pinned == twin.candidate.quantization), own)
@@ -68,10 +66,24 @@ def choose(case: Case) -> Selection:
 
 
 def _best(sized: list[Sized]) -> Sized:
-    """The first of those that boot and are within noise of the best by the objective."""
+    """Of those that boot with the longest context and the largest batch, the first within noise of the best.
+
+    What serves less than another that may be chosen never wins, so that more memory never costs context or batch.
+    """
     booting = [each for each in sized if each.boots] or sized
-    merits = [_merit(each) for each in booting]
-    return next(each for each, merit in zip(booting, merits, strict=True) if merit * _TIE >= max(merits))
+    most = max(_context(each) for each in booting), max(_batch(each) for each in booting)
+    roomy = [each for each in booting if (_context(each), _batch(each)) == most] or booting
+    merits = [_merit(each) for each in roomy]
+    return next(each for each, merit in zip(roomy, merits, strict=True) if merit * _TIE >= max(merits))
+
+
+def _context(sized: Sized) -> int:
+    return sized.shape.max_model_len
+
+
+def _batch(sized: Sized) -> int:
+    """Sequences of the workload in one step."""
+    return min(sized.shape.seqs, sized.case.workload.concurrency)
 
 
 def _merit(sized: Sized) -> float:
@@ -83,14 +95,14 @@ def _merit(sized: Sized) -> float:
 
 def _refusal(own: Sized, twin: Sized) -> str | None:
     """Why a quantized twin is not worth its checkpoint, or null."""
-    is_rated = not twin.candidate.unmeasured
-    if not own.boots and (is_rated or "max_model_len" not in own.case.request.pins):
-        return None if twin.boots else f"it does not fit either: {twin.budget.verdict}"
+    if not twin.boots:
+        return f"it does not fit{'' if own.boots else ' either'}: {twin.budget.verdict}"
     if own.case.request.objective == "memory":
         return None
-    if not is_rated:
+    if twin.candidate.unmeasured:
         return twin.candidate.unmeasured
-    if _gain(own, twin) >= _LEAST_GAIN:
+    is_roomier = _context(twin) > _context(own) or _batch(twin) > _batch(own)
+    if not own.boots or is_roomier or _gain(own, twin) >= _LEAST_GAIN:
         return None
     return f"{_praise(own, twin)}: under the {_LEAST_GAIN} that another checkpoint must gain"
 
@@ -107,6 +119,11 @@ def _praise(own: Sized, twin: Sized) -> str:
     if objective == "memory":
         sizes = (format_bytes(each.budget.weights_bytes) for each in (twin, own))
         return f"--objective memory: {' of weights instead of '.join(sizes)}"
+    if _gain(own, twin) < _LEAST_GAIN and (_context(own), _batch(own)) != (_context(twin), _batch(twin)):
+        room = [
+            f"{each.candidate.quantization} holds {_context(each)} tokens and {_batch(each)}" for each in (own, twin)
+        ]
+        return f"{room[0]} of {work.concurrency} sequences, {room[1]}"
     words = own.candidate.compute, twin.candidate.compute
     first, second = (own.case.rates.of(word) for word in words)
     figures = f"{twin.candidate.quantization} computes in {words[1]} at {second}, {words[0]} reaches {first}"

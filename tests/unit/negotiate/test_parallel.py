@@ -38,7 +38,6 @@ def division(found: Any) -> tuple[int, int]:
     ("spec", "devices", "expected"),
     [
         (QWEN3_8B, 8, (1, 1)),
-        (LLAMA_70B, 1, (1, 1)),
         (LLAMA_70B, 2, (2, 1)),
         (LLAMA_70B, 8, (2, 1)),
         (GLM_5_3, 4, (1, 1)),
@@ -61,11 +60,16 @@ def test_heads_that_no_number_of_devices_divides_are_staged() -> None:
 
 
 def test_the_checkpoint_on_several_devices_goes_before_a_quantized_one_on_one() -> None:
-    one, four = (
-        config(QWEN3_32B, H100, engine="vllm", device_memory_bytes=24 * GIB, num_devices=count) for count in (1, 4)
-    )
-    assert (one.quantization, division(one)) == ("awq", (1, 1))
-    assert (four.quantization, division(four)) == ("none", (4, 1))
+    slow = H100 | {"compute_units": H100["compute_units"] | {"fp8_e4m3": {"throughput_gflops": 100_000}}}
+    one, four = (config(QWEN3_32B, slow, engine="vllm", device_memory_bytes=44 * GIB, num_devices=n) for n in (1, 4))
+    assert (one.quantization, division(one)) == ("fp8", (1, 1))
+    assert (four.quantization, division(four)) == ("none", (2, 1))
+
+
+def test_a_quantized_twin_that_is_faster_anyhow_takes_the_fewest_devices_that_hold_it() -> None:
+    fast = H100 | {"compute_units": H100["compute_units"] | {"fp8_e4m3": {"throughput_gflops": 1_500_000}}}
+    found = config(QWEN3_32B, fast, engine="vllm", device_memory_bytes=48 * GIB, num_devices=4)
+    assert (found.quantization, division(found)) == ("fp8", (1, 1))
 
 
 def test_latency_takes_more_ranks_as_long_as_sums_cost_less_than_the_reading_they_save() -> None:

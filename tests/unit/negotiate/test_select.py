@@ -103,18 +103,22 @@ def test_among_sizes_that_differ_by_little_the_first_of_the_table_wins() -> None
     assert methods(found)["w4a16"] == "no better than awq"
 
 
-def test_a_format_whose_speed_is_not_measured_is_taken_for_its_size_alone() -> None:
+def test_a_format_whose_speed_is_not_measured_is_an_alternative_where_nothing_else_fits() -> None:
     roomy, tight = (selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=size * GIB) for size in (40, 12))
-    assert quantization(roomy) == "none"
+    assert (quantization(roomy), quantization(tight)) == ("none", "none")
     assert methods(roomy)["awq"].startswith("the descriptor lists no int4")
-    assert quantization(tight) == "awq"
-    assert tight.rule == "none does not fit: oom"
+    assert [way.change for way in ways(tight)][:2] == ["--quantization fp8", "--quantization w8a8"]
 
 
-def test_a_measured_format_that_fits_goes_before_a_smaller_one_that_is_not_measured() -> None:
-    document = H100 | {"compute_units": H100["compute_units"] | {"fp8_e4m3": {"throughput_gflops": 1_500_000}}}
-    assert quantization(selection(QWEN3_8B, document, engine="vllm", device_memory_bytes=15 * GIB)) == "fp8"
-    assert quantization(selection(QWEN3_8B, document, engine="vllm", device_memory_bytes=9 * GIB)) == "awq"
+def test_of_two_that_fit_the_one_that_holds_more_wins() -> None:
+    document = H100 | {"compute_units": H100["compute_units"] | {"fp8_e4m3": {"throughput_gflops": 800_000}}}
+    found = [
+        selection(QWEN3_8B, document, engine="vllm", device_memory_bytes=size * GIB, output_len=4)
+        for size in (15, 22, 40)
+    ]
+    assert [quantization(each) for each in found] == ["fp8", "fp8", "none"]
+    assert "none holds " in found[1].rule
+    assert "of 32 sequences, fp8 holds 40960 tokens and 32" in found[1].rule
 
 
 def test_the_checkpoints_own_format_is_the_first_alternative_with_its_own_budget() -> None:
