@@ -183,7 +183,7 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     parts = {part: (how["bits"], how["row_bytes"]) for part, how in stored.items()}
     read = case.spec.stored_bits if is_own else {}
     parts |= {part: (bits, 0) for part, bits in read.items()}
-    most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), method["bits"])
+    most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), None)
     word, unmeasured = _compute(case, row, method["format"], dtype)
     doubts = [doubt for rule in (row, _dtype_rule(case, dtype)) if (doubt := _doubt(case, rule))]
     if is_own and (reason := own_doubt(case)):
@@ -203,7 +203,7 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
         weights=WeightFormat(
             method=name,
             width=WIDTHS[dtype],
-            bits=most,
+            bits=method["bits"] or most,
             row_bytes=method["row_bytes"],
             parts=tuple((part, *storage) for part, storage in parts.items()),
         ),

@@ -213,3 +213,34 @@ def test_a_checkpoint_that_the_table_of_a_device_lacks_is_doubted_with_what_the_
 def test_on_the_ascend_document_too_the_bundled_runtime_says_why_nothing_is_quantized_at_load() -> None:
     found = reasons(matched(EMBEDDING, ASCEND))
     assert found["int4"] == found["int8"] == "the bundled runtime has no int8/int4 kernels yet"
+
+
+def test_a_part_that_is_left_alone_in_some_layers_has_the_bits_that_were_read_and_the_others_their_methods() -> None:
+    spec = replace(QWEN3_8B, quantization="w4a16", stored_bits={"attention": 10.0})
+    weights = matched(spec, H100, engine="vllm").own.weights
+    assert {part: weights.storage(part)[0] for part in get_args(Part)} == {
+        "attention": 10.0, "feed_forward": 4.125, "experts": 4.125, "lm_head": None, "kept": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["gguf", "acme"])
+def test_a_format_without_bits_of_its_own_has_those_of_the_file(word: str) -> None:
+    spec = replace(QWEN3_8B, quantization=word, stored_bits={"attention": 4.5, "feed_forward": 5.0, "lm_head": 6.5625})
+    weights = matched(spec, H100, engine="vllm").own.weights
+    assert (weights.bytes_per_weight, weights.storage("lm_head")) == (5 / 8, (6.5625, 0))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_gguf_file_has_its_own_bytes_whatever_is_computed_in(dtype: str) -> None:
+    spec = replace(QWEN3_8B, quantization="gguf", stored_bits={"attention": 4.5}, weight_bytes=5_000_000_000)
+    asked = case(spec, H100, engine="vllm", pins={"dtype": dtype})
+    assert asked.need.weight_bytes(match(asked).own.weights) == 5_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"), [("bundled", "does not load GGUF files yet"), ("vllm", "vllm-gguf-plugin")]
+)
+def test_a_gguf_file_is_refused_or_doubted_by_the_engine(engine: str, reason: str) -> None:
+    asked = case(replace(QWEN3_8B, quantization="gguf"), H100, engine=engine, engine_version=None)
+    said = [*asked.warnings, *match(asked).own.doubts]
+    assert sum(reason in each for each in said) == 1
