@@ -9,8 +9,10 @@ from vllm_probe.models.modules import modules
 from vllm_probe.models.schemes import Plan, Scheme, plan_of
 
 _USUAL = {"fp8": 8.0, "w8a8": 8.0, "w8a16": 8.0, "awq": 4.15625, "gptq": 4.15625, "w4a16": 4.125, "nvfp4": 4.5}
-_USUAL |= {"mxfp4": 4.25}
-"""Bits of a weight, scales included, that a word stands for where `ModelSpec.stored_bits` says nothing."""
+_USUAL |= {"mxfp4": 4.25, "mxfp8": 8.25, "w4a8": 4.125, "inc": 4.15625, "auto-round": 4.15625, "moe_wna16": 4.15625}
+_USUAL |= {"fbgemm_fp8": 8.0, "quark": 8.0, "bitsandbytes": 4.5, "experts_int8": 8.0}
+"""Bits of a weight, scales included, that a word stands for where `ModelSpec.stored_bits` says nothing: those of
+negotiate's methods."""
 
 _TOLERANCE = 0.02
 _ORDER = ("experts", "feed_forward", "attention")

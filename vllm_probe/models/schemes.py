@@ -17,7 +17,8 @@ from vllm_probe.models.modules import Module
 _LISTS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "exclude", "llm_int8_skip_modules")
 _MXFP4_BITS = 4 + 8 / 32
 _NVFP4_BITS = 4 + 8 / 16
-_QUARK = {"fp8_e4m3": "fp8", "int8": "w8a8", "int4": "w4a16", "uint4": "w4a16", "fp4": "mxfp4", "mxfp4": "mxfp4"}
+_GROUPED = {"auto_round": "auto-round", "intel/auto-round": "auto-round"}
+_GROUPED |= {method: method for method in ("awq", "gptq", "moe_wna16", "inc", "auto-round")}
 _MAX_GROUPS = 64
 
 
@@ -82,7 +83,7 @@ def plan_of(facts: Facts, spec: ModelSpec) -> Plan | None:
     return Plan(
         default=default,
         rules=tuple(rules),
-        only="experts" if method == "mxfp4" else None,
+        only="experts" if method in ("mxfp4", "experts_int8") else None,
         head=default if config.flag("lm_head") else None,
     )
 
@@ -93,20 +94,19 @@ def _scheme(method: str, config: Facts, hidden: int) -> Scheme | None:
         return None
     if method.startswith("modelopt"):
         return _algorithm(config.word("quant_algo", default=method))
-    if method in ("awq", "gptq"):
-        return _grouped(method, config)
-    if method in ("auto-round", "auto_round", "inc", "intel/auto-round"):
-        return _grouped("awq" if "awq" in config.word("packing_format", "backend") else "gptq", config)
+    if method in _GROUPED:
+        return _grouped(_GROUPED[method], config)
     if method == "quark":
         weight = config.part("global_quant_config").part("weight")
-        return _floats(_QUARK.get(weight.word("dtype"), method), weight)
+        return _quark(weight)
     if method == "bitsandbytes":
         nested = 8 / 64 + 32 / (64 * 256) if config.flag("bnb_4bit_use_double_quant") else 32 / 64
         return Scheme(method, 8 + 32 / hidden if config.flag("load_in_8bit") else 4 + nested)
     if method.endswith("fp8") and method != "mxfp8":
         block = [size for size in config.items("weight_block_size") if type(size) is int and size > 0]
-        return Scheme("fp8", 8 + 32 / (block[0] * block[1] if len(block) == 2 else hidden))
-    return Scheme(method, {"mxfp4": _MXFP4_BITS, "mxfp8": 8 + 8 / 32}.get(method))
+        word = "fbgemm_fp8" if method == "fbgemm_fp8" else "fp8"
+        return Scheme(word, 8 + 32 / (block[0] * block[1] if len(block) == 2 else hidden))
+    return Scheme(method, {"mxfp4": _MXFP4_BITS, "mxfp8": 8 + 8 / 32, "experts_int8": 8.0}.get(method))
 
 
 def _grouped(word: str, config: Facts) -> Scheme:
@@ -123,9 +123,10 @@ def _algorithm(word: str) -> Scheme:
     return Scheme(low, {"fp8": 8.0, "w8a8": 8.0, "mxfp8": 8 + 8 / 32, "mxfp4": _MXFP4_BITS}.get(low))
 
 
-def _floats(word: str, weight: Facts) -> Scheme:
-    bits = {"fp8": 8.0, "w8a8": 8.0, "mxfp4": _MXFP4_BITS}
-    return Scheme(word, 4 + 16 / _whole(weight, "group_size", default=128) if word == "w4a16" else bits.get(word))
+def _quark(weight: Facts) -> Scheme:
+    dtype, group = weight.word("dtype"), _whole(weight, "group_size", default=128)
+    integers = {"int4": 4 + 16 / group, "uint4": 4 + 20 / group, "int8": 8.0}
+    return Scheme("quark", {"fp8_e4m3": 8.0, "fp4": _MXFP4_BITS, "mxfp4": _MXFP4_BITS, **integers}.get(dtype))
 
 
 def _listed(layers: dict[str, JsonValue], source: str) -> Plan:
@@ -161,7 +162,8 @@ def _integers(group: Facts) -> Scheme:
     weights = group.part("weights")
     bits, kind = weights.values.get("num_bits"), weights.word("type")
     int8 = "w8a8" if group.part("input_activations").values else "w8a16"
-    forms = {"float8": "fp8", "int8": int8, "int4": "w4a16", "float4": "nvfp4"}
+    int4 = "w4a8" if group.part("input_activations").values.get("num_bits") == 8 else "w4a16"
+    forms = {"float8": "fp8", "int8": int8, "int4": int4, "float4": "nvfp4"}
     word = forms.get(f"{kind}{bits}", "compressed-tensors")
     if type(bits) is not int or not 1 <= bits <= 16:
         return Scheme(word)
@@ -186,10 +188,7 @@ def _layerwise(config: Facts, source: str) -> Iterable[tuple[Matcher, Scheme | N
     yield matcher(plain, source), None
     for name, layer in list(config.part("layer_quant_config").values.items())[:_MAX_GROUPS]:
         weight = Facts(layer, source).part("weight")
-        yield (
-            matcher([name], source),
-            _floats(_QUARK.get(weight.word("dtype"), "quark"), weight) if weight.values else None,
-        )
+        yield matcher([name], source), _quark(weight) if weight.values else None
 
 
 def _whole(config: Facts, *names: str, default: int) -> int:

@@ -1,5 +1,6 @@
 """Every method says in its own way what it leaves alone, and that decides the bytes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import strategies as st
 from tests.unit.models.folders import DEEPSEEK_V4, GLM, GPT_OSS, QWEN3, QWEN3_5
 from tests.unit.models.test_safetensors import json_values
 from vllm_probe.core.errors import InvalidModel
+from vllm_probe.core.files import read_json
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models import quantization
 from vllm_probe.models.config import parse_config
+from vllm_probe.negotiate import laws
 
 ATTENTION, FEED_FORWARD = 768, 576  # weights of a layer of QWEN3
 MOE = QWEN3 | {"model_type": "qwen3_moe", "architectures": None, "num_experts": 4, "num_experts_per_tok": 2}
@@ -38,22 +42,23 @@ def compressed(*groups: dict[str, Any], **others: object) -> dict[str, Any]:
         ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, "gptq", None),
         ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "gptq", 8 + 24 / 128),
         ({"quant_method": "gptq", "bits": 3, "group_size": 64}, "gptq", 3 + 19 / 64),
-        ({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_awq"}, "awq", None),
-        ({"quant_method": "auto-round", "bits": 2, "group_size": 64}, "gptq", 2 + 18 / 64),
+        ({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_awq"}, "auto-round", None),
+        ({"quant_method": "auto-round", "bits": 2, "group_size": 64}, "auto-round", 2 + 18 / 64),
+        ({"quant_method": "inc", "bits": 4, "group_size": 128}, "inc", None),
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", None),
-        ({"quant_method": "fbgemm_fp8", "weight_block_size": [128, 128]}, "fp8", None),
+        ({"quant_method": "fbgemm_fp8", "weight_block_size": [128, 128]}, "fbgemm_fp8", None),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8", None),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, "nvfp4", None),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes", 4.5),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes", None),
         (
             {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
             "bitsandbytes",
             4 + 8 / 64 + 32 / 16384,
         ),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes", 8 + 32 / 8),
-        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, "fp8", None),
-        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4"}}}, "mxfp4", None),
-        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int4"}}}, "w4a16", None),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, "quark", None),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4"}}}, "quark", 4.25),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int4"}}}, "quark", 4.125),
         ({"quant_method": "torchao"}, "torchao", None),
         (compressed(linear(4, group_size=128)), "w4a16", None),
         (compressed(linear(4, group_size=32, symmetric=False)), "w4a16", 4 + 20 / 32),
@@ -68,6 +73,16 @@ def test_a_method_has_a_word_and_its_bits_where_the_word_does_not_say_them(
     spec = parse(config)
     assert (spec.quantization, spec.quantized_parts) == (word, {})
     assert spec.stored_bits == ({"attention": bits, "feed_forward": bits} if bits else {})
+
+
+def test_whole_numbers_of_four_bits_with_activations_of_eight_have_their_own_word() -> None:
+    group = linear(4, group_size=128) | {"input_activations": {"num_bits": 8, "type": "float"}}
+    assert parse(compressed(group)).quantization == "w4a8"
+
+
+def test_the_usual_bits_of_a_word_are_those_that_negotiate_takes_for_it() -> None:
+    methods = read_json(Path(laws.__file__).with_name("methods.json"))
+    assert {word: methods[word]["bits"] for word in quantization._USUAL} == quantization._USUAL
 
 
 FIRST = {"attention": (4.15625 + 16) / 2}
@@ -101,7 +116,7 @@ LISTS: list[tuple[dict[str, Any], dict[str, str], dict[str, float]]] = [
     (
         {"quant_method": "bitsandbytes", "load_in_4bit": True, "llm_int8_skip_modules": ["mlp"]},
         {"feed_forward": "none"},
-        {"attention": 4.5},
+        {},
     ),
     (
         {
