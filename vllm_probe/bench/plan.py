@@ -149,7 +149,7 @@ def make_plan(
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
         soft_s=compiling_s + (4.2 if quick else 18.0),
-        late_s=compiling_s + (4.8 if quick else 22.5),
+        late_s=compiling_s + (4.8 if quick else 20.5),
         cache_bytes=cache,
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),
