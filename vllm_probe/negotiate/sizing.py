@@ -8,7 +8,7 @@ from vllm_probe.core.config import MemoryBudget
 from vllm_probe.core.units import format_figure
 from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.budget import account, layout_of
-from vllm_probe.negotiate.candidates import Candidate
+from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.predict import NO_SHAPE, Roofline
@@ -114,25 +114,30 @@ def _from_curve(case: Case, candidate: Candidate) -> Chunk | None:
     )
     if bandwidth:
         ridge = plateau * candidate.weights.bytes_per_weight / (2 * bandwidth)
-        rows = max(rows, 1 << math.ceil(math.log2(max(1, 2 * ridge))))
+        fastest = next(rows for rows, rate in curve if rate == plateau)
+        rows = max(rows, min(fastest, 1 << math.ceil(math.log2(max(1, 2 * ridge)))))
         rule += f", at least twice the {ridge:.0f} from which computing takes longer than reading weights"
     return Chunk(rows, rule, inputs)
 
 
 def _from_rates(case: Case, candidate: Candidate) -> Chunk | None:
-    """Smallest power of two at which the law of speed predicts nearly the rate of the largest chunk."""
-    rate, bandwidth = case.rates.of(candidate.compute), case.rates.bandwidth
+    """Smallest power of two at which the law of speed predicts nearly the rate of the largest chunk.
+
+    The rate is that of the activations' format, so that a faster quantized one takes no memory from its own cache.
+    """
+    wide = replace(candidate, compute=WORDS[candidate.dtype])
+    rate, bandwidth = case.rates.of(wide.compute), case.rates.bandwidth
     if rate is None or bandwidth is None or case.capability.schema_version.startswith("1."):
         return None
     roofline, enough = (
-        Roofline(case, candidate, replace(NO_SHAPE, tokens=_CHUNK_RANGE[1])),
+        Roofline(case, wide, replace(NO_SHAPE, tokens=_CHUNK_RANGE[1])),
         _PLATEAU[case.request.objective],
     )
     least, sizes = roofline.prompt_s(_CHUNK_RANGE[1]) / enough, (1 << power for power in range(9, 14))
     rows = next(rows for rows in sizes if roofline.prompt_s(rows) <= least)
     rule = f"no rate curve: fewest tokens, from {_DEFAULT_CHUNK}, for which {enough:.0%} of the speed of"
     rule += f" {_CHUNK_RANGE[1]} is predicted: enough to hide the launches of a step and the reading of weights"
-    return Chunk(rows, rule, {"rate": f"{candidate.compute} {rate}", "bandwidth_gb_s": bandwidth})
+    return Chunk(rows, rule, {"rate": f"{wide.compute} {rate}", "bandwidth_gb_s": bandwidth})
 
 
 def _from_transfers(case: Case) -> Chunk | None:
