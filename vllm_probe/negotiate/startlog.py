@@ -16,7 +16,8 @@ MAX_LOG_BYTES = 4 << 20
 _MAX_LINES = 50_000
 _MAX_LINE = 20_000
 _GAP = r"[ \t]{1,40}"
-_GIB = r"(-?\d{1,6}(?:\.\d{1,12})?) ?Gi?B"
+_GIB = r"(\d{1,6}(?:\.\d{1,12})?) ?Gi?B"
+_LEFT = r"(-?\d{1,6}(?:\.\d{1,12})?) ?Gi?B"  # what is left for a cache may be less than nothing
 _COUNT = r"(\d[\d,]{0,20})"
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
@@ -31,9 +32,9 @@ _FIGURES: tuple[tuple[str, str], ...] = (
     ("graph_gib", rf"CUDA graph pool memory: {_GIB} \(actual\)"),
     ("graph_gib", rf"and {_GIB} for CUDAGraph memory"),
     ("graph_estimate_gib", rf"(?:Estimated CUDA graph memory:|\(actual\),) {_GIB}"),
-    ("kv_gib", rf"Available KV cache memory: {_GIB}"),
-    ("kv_gib", rf"(?:reserved for KV Cache is|available_kv_cache_memory{_GAP}) ?{_GIB}"),
-    ("kv_gib", rf"available KV cache memory \({_GIB}\)"),
+    ("kv_gib", rf"Available KV cache memory: {_LEFT}"),
+    ("kv_gib", rf"(?:reserved for KV Cache is|available_kv_cache_memory{_GAP}) ?{_LEFT}"),
+    ("kv_gib", rf"available KV cache memory \({_LEFT}\)"),
     ("kv_needed_gib", rf"\({_GIB} KV cache is needed"),
     ("total_gib", rf"total_gpu_memory(?: \(|{_GAP}){_GIB}"),
     ("total_gib", rf"Free memory on device(?: cuda:\d{{1,3}})? \(\d{{1,6}}(?:\.\d{{1,6}})?/{_GIB}\)"),

@@ -178,9 +178,10 @@ def test_a_rank_of_a_pipeline_holds_its_end_and_the_fullest_one_counts() -> None
 
 def test_graphs_come_on_top_of_the_share_until_0_20_and_stand_in_it_since() -> None:
     old, new = (logged(QWEN3_8B, version, gpu_memory_utilization=0.9) for version in ("0.20.0", "0.21.0"))
-    assert old.kv_cache_bytes is not None
-    assert new.kv_cache_bytes is not None
-    assert old.kv_cache_bytes - new.kv_cache_bytes == old.graph_bytes > 0
+    share = math.ceil(0.9 * round(79.19 * GIB))
+    assert old.requested_bytes == share + old.graph_bytes
+    assert new.requested_bytes == share
+    assert old.graph_bytes > new.graph_bytes > 0
 
 
 def test_packed_experts_are_padded_as_their_version_does() -> None:

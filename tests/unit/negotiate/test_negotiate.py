@@ -184,7 +184,7 @@ def test_every_catalogue_model_gets_a_config_or_a_refusal_with_what_would_boot(
             assert found.budget.requested_bytes > 0.9 * gib * GIB, name
             assert [each.verdict for each in found.alternatives] == ["boots"] * len(found.alternatives), name
             assert len(found.alternatives) >= 2, name
-    assert verdicts == {"boots", "oom"}
+    assert {"boots", "oom"} <= verdicts <= {"boots", "oom", "kv_too_small"}
 
 
 def test_a_lowered_context_says_so() -> None:

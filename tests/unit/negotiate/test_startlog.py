@@ -170,3 +170,8 @@ def test_every_count_is_read_back(tokens: int, part: int) -> None:
     found = parse_log(f"GPU KV cache size: {tokens:,} tokens\nAvailable KV cache memory: {part / 100:.2f} GiB")
     assert found.figures["tokens"].value == tokens
     assert found.figures["kv_gib"].value == pytest.approx(part / 100)
+
+
+def test_what_is_left_for_a_cache_may_be_less_than_nothing_and_a_capacity_may_not() -> None:
+    found = parse_log("Available KV cache memory: -1.44 GiB\ntotal_gpu_memory (-1GiB) x gpu_memory_utilization (0.90)")
+    assert values(found) == {"kv_gib": -1.44}
