@@ -24,8 +24,8 @@ Matcher = Callable[[tuple[str, ...]], bool]
 """Whether a linear with these names, written from `layers.N` on, is meant."""
 
 
-def matcher(patterns: Iterable[object], source: str) -> Matcher:
-    """Whether one of `patterns` names a linear, or a module around or in it.
+def matcher(patterns: Iterable[object], source: str, *, among: int = 1) -> Matcher:
+    """Whether one of `patterns` names a linear, or a module around or in it; `among` so many lists share the time.
 
     Three forms: a name, which may leave out parts at its ends; a name with `*`; `re:` and a regular expression that
     matches from the beginning. Anything but text is passed over.
@@ -39,7 +39,7 @@ def matcher(patterns: Iterable[object], source: str) -> Matcher:
     if len(found) > _MAX_RULES:
         raise InvalidModel(f"{source}: quantization_config lists {len(found)} patterns", hint=_HINT)
     rules = [_Rule.of(word, source) for word in found]
-    left, cost = _MAX_STEPS, sum(rule.cost for rule in rules)
+    left, cost = _MAX_STEPS // max(among, 1), sum(rule.cost for rule in rules)
 
     def means(names: tuple[str, ...]) -> bool:
         nonlocal left

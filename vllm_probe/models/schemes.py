@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from vllm_probe.core.errors import InvalidModel
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.exceptions import Matcher, matcher
@@ -19,7 +20,7 @@ _MXFP4_BITS = 4 + 8 / 32
 _NVFP4_BITS = 4 + 8 / 16
 _GROUPED = {"auto_round": "auto-round", "intel/auto-round": "auto-round"}
 _GROUPED |= {method: method for method in ("awq", "gptq", "moe_wna16", "inc", "auto-round")}
-_MAX_GROUPS = 64
+_MAX_GROUPS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,12 @@ def plan_of(facts: Facts, spec: ModelSpec) -> Plan | None:
     if method == "compressed-tensors":
         return _compressed(config, left)
     default = _scheme(method, config, spec.hidden_size)
-    rules = [*left, *_dynamic(config, default, facts.source), *_layerwise(config, facts.source)]
+    rules = [
+        *left,
+        *_blocks(config, facts.source),
+        *_dynamic(config, default, facts.source),
+        *_layerwise(config, facts.source),
+    ]
     if facts.word("expert_dtype") == "fp4":
         rules.append((matcher(["experts"], facts.source), Scheme("mxfp4", _MXFP4_BITS)))
     return Plan(
@@ -137,7 +143,9 @@ def _listed(layers: dict[str, JsonValue], source: str) -> Plan:
         if algorithm.lower() != "none":
             names[_algorithm(algorithm)].append(name)
     head = next((scheme for scheme, found in names.items() if "lm_head" in found), None)
-    rules = tuple((matcher(found, source), scheme) for scheme, found in list(names.items())[:_MAX_GROUPS])
+    if len(names) > _MAX_GROUPS:
+        raise InvalidModel(f"{source}: quantized_layers has {len(names)} formats", hint="is this the right model?")
+    rules = tuple((matcher(found, source, among=len(names)), scheme) for scheme, found in names.items())
     return Plan(default=None, rules=rules, head=head)
 
 
@@ -146,13 +154,13 @@ def _compressed(config: Facts, left: Iterable[tuple[Matcher, None]]) -> Plan:
     groups = config.part("config_groups")
     rules: list[tuple[Matcher, Scheme | None]] = [*left]
     default = head = None
-    for name in list(groups.values)[:_MAX_GROUPS]:
+    for name in _groups(config, "config_groups"):
         group = groups.part(name)
         targets, scheme = [target for target in group.items("targets") if isinstance(target, str)], _integers(group)
         named = [target for target in targets if "." in target or "*" in target or target == "lm_head"]
         head = scheme if "lm_head" in targets else head
         if named:
-            rules.append((matcher(named, config.source), scheme))
+            rules.append((matcher(named, config.source, among=len(groups.values)), scheme))
         if len(named) < len(targets) or not targets:
             default = default or scheme
     return Plan(default=default, rules=tuple(rules), head=head)
@@ -173,12 +181,22 @@ def _integers(group: Facts) -> Scheme:
     return Scheme(word, bits + (scale + zero) / size if type(size) is int and size > 0 else float(bits))
 
 
+def _blocks(config: Facts, source: str) -> Iterable[tuple[Matcher, None]]:
+    """GPTQ's list of the only linears that it covers, in the order of their calibration."""
+    listed = config.items("modules_in_block_to_quantize")
+    if listed:
+        covers = matcher([name for group in listed for name in (group if isinstance(group, list) else [group])], source)
+        yield lambda names: not covers(names), None
+
+
 def _dynamic(config: Facts, default: Scheme | None, source: str) -> Iterable[tuple[Matcher, Scheme | None]]:
     """GPTQModel: expressions behind `-:` for what is left alone, behind `+:` for what has other bits."""
-    for pattern, change in list(config.part("dynamic").values.items())[:_MAX_GROUPS]:
+    dynamic = _groups(config, "dynamic")
+    for pattern, change in dynamic.items():
         is_left, expression = pattern.startswith("-:"), pattern[2:] if pattern[:2] in ("-:", "+:") else pattern
         stated = Facts({**config.values, **(change if isinstance(change, dict) else {})}, source)
-        yield matcher([f"re:{expression}"], source), None if is_left or not default else _grouped(default.word, stated)
+        means = matcher([f"re:{expression}"], source, among=len(dynamic))
+        yield means, None if is_left or not default else _grouped(default.word, stated)
 
 
 def _layerwise(config: Facts, source: str) -> Iterable[tuple[Matcher, Scheme | None]]:
@@ -186,9 +204,22 @@ def _layerwise(config: Facts, source: str) -> Iterable[tuple[Matcher, Scheme | N
     extra = config.part("extra_config").values
     plain = [name for name, layer in extra.items() if _whole(Facts(layer, source), "bits", default=4) >= 16]
     yield matcher(plain, source), None
-    for name, layer in list(config.part("layer_quant_config").values.items())[:_MAX_GROUPS]:
+    layers = _groups(config, "layer_quant_config")
+    for name, layer in layers.items():
         weight = Facts(layer, source).part("weight")
-        yield matcher([name], source), _quark(weight) if weight.values else None
+        yield matcher([name], source, among=len(layers)), _quark(weight) if weight.values else None
+
+
+def _groups(config: Facts, key: str) -> dict[str, JsonValue]:
+    """The settings of `key` by name.
+
+    Raises:
+        InvalidModel: more than a checkpoint has.
+    """
+    found = config.part(key).values
+    if len(found) > _MAX_GROUPS:
+        raise config.invalid(f"{key} has {len(found)} entries")
+    return found
 
 
 def _whole(config: Facts, *names: str, default: int) -> int:

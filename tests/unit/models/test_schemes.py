@@ -97,6 +97,11 @@ LISTS: list[tuple[dict[str, Any], dict[str, str], dict[str, float]]] = [
         {},
         {"feed_forward": (2 * 4.15625 + 8 + 24 / 32) / 3},
     ),
+    (
+        {"quant_method": "gptq", "modules_in_block_to_quantize": [["self_attn.q_proj", "self_attn.k_proj"], ["mlp"]]},
+        {},
+        {"attention": (4.15625 * (256 + 128) + 16 * (128 + 256)) / 768},
+    ),
     ({"quant_method": "gptq", "lm_head": True}, {"lm_head": "gptq"}, {}),
     (
         {"quant_method": "fp8", "ignored_layers": ["model.layers.0.mlp"], "weight_block_size": [128, 128]},
@@ -157,6 +162,20 @@ def test_what_a_list_leaves_alone_keeps_its_bits(
     spec = parse(config)
     assert spec.quantized_parts == parts
     assert spec.stored_bits == pytest.approx(bits)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"quant_method": "gptq", "dynamic": {f"-:.*layers.{number}.*": {} for number in range(300)}},
+        {"quant_method": "quark", "layer_quant_config": {f"layers.{number}.*": {} for number in range(300)}},
+        {"quant_method": "compressed-tensors", "config_groups": {str(number): {} for number in range(300)}},
+        {"quantized_layers": {f"a.{number}": {"quant_algo": f"W{number}"} for number in range(300)}},
+    ],
+)
+def test_more_settings_than_a_checkpoint_has_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(InvalidModel, match="300"):
+        parse(config)
 
 
 def test_experts_alone_may_be_quantized() -> None:
