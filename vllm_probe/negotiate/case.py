@@ -132,7 +132,7 @@ def _seen_bytes(capability: Capability) -> int | None:
 def refusal_of(engine: Engine, spec: ModelSpec) -> str | None:
     """Why `engine` cannot run the format or the architecture of `spec`, and what can; null when it can."""
     if spec.needs:
-        return f"no engine runs ONNX graphs: this is the size of {spec.needs}, which {engine} takes in its place"
+        return f"no engine here runs ONNX graphs: what is said of {spec.name} is for {spec.needs}"
     if no := by_device(table("support")[engine]["methods"], "*").get(spec.quantization, {}).get("refused"):
         return str(no)
     known = table(engine)["architectures"]
