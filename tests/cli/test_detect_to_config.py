@@ -161,6 +161,15 @@ def test_a_config_for_the_accelerator_fits_in_what_is_free_of_it(
 
 
 @machines
+def test_a_cache_that_fills_the_card_leaves_what_others_hold_of_it(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = said(machine, capsys, "negotiate", "--model", "Qwen3-1.7B", "--engine", "vllm")
+    assert config["budget"]["verdict"] == "boots"
+    assert config["budget"]["requested_bytes"] < machine.free_gib[1] * GIB
+
+
+@machines
 def test_a_model_that_is_larger_than_the_machine_is_refused_with_its_bytes(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:

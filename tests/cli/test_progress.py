@@ -2,13 +2,13 @@
 
 import pytest
 
-from vllm_probe.cli.render.progress import lines
+from vllm_probe.cli.render.progress import begins, lines
 
 
 def test_a_step_is_named_when_it_begins_so_that_the_last_line_is_the_one_that_hangs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with lines("check") as advance:
+    with begins("check") as advance:
         advance("rope", 0, 2)
         advance("rms_norm", 1, 2)
         assert capsys.readouterr().err.endswith("check 2/2: rms_norm\n")
@@ -21,4 +21,4 @@ def test_a_pipe_gets_one_line_for_each_step_whatever_its_parts(capsys: pytest.Ca
         advance("layer 1", 0, 2)
         advance("layer 2", 1, 2)
         advance("ready", 2, 2)
-    assert capsys.readouterr().err == "load 1/40: weights, MiB\nload 1/2: layer 1\nload 2/2: layer 2\n"
+    assert capsys.readouterr().err == "load 40/40: weights, MiB\nload 1/2: layer 1\nload 2/2: layer 2\n"

@@ -80,8 +80,8 @@ class Terminal:
         """Prints one line on stderr."""
         tell(f"{line}\n")
 
-    def progress(self, title: str) -> AbstractContextManager["Progress"]:
-        """A `Progress` on stderr: a bar on a terminal, else one line per step."""
-        from vllm_probe.cli.render.progress import bar, lines
+    def progress(self, title: str, *, may_crash: bool = False) -> AbstractContextManager["Progress"]:
+        """A `Progress` on stderr: a bar on a terminal, else a line when a step is over, or begins if it may crash."""
+        from vllm_probe.cli.render.progress import bar, begins, lines
 
-        return bar(title) if sys.stderr.isatty() else lines(title)
+        return bar(title) if sys.stderr.isatty() else begins(title) if may_crash else lines(title)

@@ -46,7 +46,7 @@ def check(
     from vllm_probe import api
 
     ctx.obj.refuse_replay("adapter check")
-    with ctx.obj.progress("adapter check") as progress:
+    with ctx.obj.progress("adapter check", may_crash=True) as progress:
         report = api.check_adapter(name, ctx.obj.host, device=device, progress=progress)
     ctx.obj.emit(report, as_json=as_json, renderer="conformance")
     return int(report.failed > 0)

@@ -33,13 +33,26 @@ def bar(title: str) -> Iterator[Progress]:
 
 @contextmanager
 def lines(title: str) -> Iterator[Progress]:
-    """One line whenever a step begins, so that the last names the one that did not end; parts have none."""
-    running = ""
+    """One line whenever a step is over, with its name and how many are; parts of a step have none."""
+    running, last = "", 0
 
     def advance(step: str, done: int, total: int) -> None:
-        nonlocal running
-        if step != running and done < total:
-            running = step
+        nonlocal running, last
+        if running == step and done < total:
+            return
+        if running and last < done:
+            tell(f"{title} {done}/{total}: {running}\n")
+        running, last = step, done
+
+    yield advance
+
+
+@contextmanager
+def begins(title: str) -> Iterator[Progress]:
+    """One line whenever a step begins, so that the last names the one that hangs or ends the process."""
+
+    def advance(step: str, done: int, total: int) -> None:
+        if done < total:
             tell(f"{title} {done + 1}/{total}: {step}\n")
 
     yield advance
