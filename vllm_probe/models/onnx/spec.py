@@ -18,6 +18,7 @@ from vllm_probe.models.onnx.tensors import FP8
 ASSUMED_LEN = 4096
 _REPOSITORY = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}", re.ASCII)
 _GENERIC = re.compile(r"(?:model|decoder|encoder)(?:[_.-].*)?|onnx")
+_CACHE = re.compile(r"past|cache", re.IGNORECASE)  # as exporters call keys and values of earlier tokens
 _WIDE = 16  # bits; narrower weights are quantized
 
 
@@ -198,8 +199,11 @@ def _groups(found: Findings, kv_heads: int, head_dim: int) -> tuple[AttentionGro
 def _is_encoder(found: Findings, unknown: dict[str, str]) -> bool:
     """Whether every token sees every other: not with a cache, a causal operator or a causal mask."""
     graph = found.graph
-    caches = [name for name, dims in graph.inputs.items() if len(dims) in (4, 5)]
-    if caches or any(each.is_causal for each in found.attention) or hides_later_tokens(graph):
+    if (
+        any(_CACHE.search(name) for name in graph.inputs)
+        or any(each.is_causal for each in found.attention)
+        or hides_later_tokens(graph)
+    ):
         return False
     if found.num_positions:
         return True

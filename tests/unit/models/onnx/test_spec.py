@@ -125,6 +125,14 @@ def test_layers_that_differ_stand_in_groups(tmp_path: Path) -> None:
     assert spec.attention_groups == (sliding, full)
 
 
+@pytest.mark.parametrize(("given", "is_encoder"), [("past_key_values.0.key", False), ("pixel_values", True)])
+def test_a_graph_that_takes_earlier_keys_is_a_decoder(tmp_path: Path, given: str, *, is_encoder: bool) -> None:
+    graph, end = encoder()
+    model = graph.model(end, {**IDS, given: ["batch", 4, "past", 16]})
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    assert read_onnx(tmp_path / "model.onnx").is_encoder is is_encoder
+
+
 def encoder() -> tuple[Builder, str]:
     """One layer with learned positions, token types and a pooler."""
     graph = Builder()
