@@ -25,7 +25,7 @@ def activation_bytes(case: Case, sizes: Mapping[str, float], stage: Stage) -> in
     return max(moments) + terms_bytes(case.law.get("throughout", {}), sizes)
 
 
-def sizes_of(case: Case, candidate: Candidate, shape: Shape) -> dict[str, float]:
+def sizes_of(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> dict[str, float]:
     """The words that the terms of a law are products of."""
     spec, moe, ranks = case.spec, case.spec.moe, case.ranks
     latent = spec.mla if spec.mla and not spec.mla.index_heads else None
@@ -33,8 +33,10 @@ def sizes_of(case: Case, candidate: Candidate, shape: Shape) -> dict[str, float]
     expert = moe.expert_intermediate if moe else 0
     inner, packed = expert / ranks, has_packed_experts(candidate.weights, spec.quantized_parts)
     longest = max(shape.max_model_len, 8192)
-    largest_graph = min(2 * shape.seqs, shape.tokens, 512)
-    graphs = sum(size <= largest_graph for size in (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)))
+    largest = case.engine.get("largest_graph", {"*": 512})
+    most = int(largest.get(spec.architecture, largest["*"]))
+    largest_graph = min(2 * shape.seqs, shape.tokens, most)
+    graphs = sum(size <= largest_graph for size in (1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)))
     has_tower, is_split = spec.vision_parameters > 0, ranks > 1
     return {
         "tokens": shape.tokens,
@@ -47,7 +49,7 @@ def sizes_of(case: Case, candidate: Candidate, shape: Shape) -> dict[str, float]
         "q_width": queries,
         "qkv_width": queries + 2 * spec.num_kv_heads * spec.head_dim,
         "width": candidate.weights.width,
-        "layers": spec.num_layers,
+        "layers": stage.layers,
         "layer_bytes": case.need.layer_bytes(candidate.weights),
         "gib": GIB,
         "experts_gib": GIB if moe else 0,

@@ -33,7 +33,7 @@ def _room(budget: MemoryBudget) -> tuple[bool, float]:
 
 
 def _stage(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> MemoryBudget:
-    sizes = sizes_of(case, candidate, shape)
+    sizes = sizes_of(case, candidate, shape, stage)
     fixed = {
         "weights_bytes": _weights(case, candidate, stage),
         "activation_bytes": activation_bytes(case, sizes, stage),

@@ -38,11 +38,12 @@ _FIGURES: tuple[tuple[str, str], ...] = (
     ("kv_needed_gib", rf"\({_GIB} KV cache is needed"),
     ("total_gib", rf"total_gpu_memory(?: \(|{_GAP}){_GIB}"),
     ("total_gib", rf"Free memory on device(?: cuda:\d{{1,3}})? \(\d{{1,6}}(?:\.\d{{1,6}})?/{_GIB}\)"),
+    ("total_gib", rf"total_memory={_GIB}"),
     ("total_gib", rf"has a total capac?i?ty of {_GIB}"),
     ("tokens", rf"GPU KV cache size: {_COUNT} tokens"),
     ("tokens", rf"number of tokens that can be stored in KV cache \({_COUNT}\)"),
     ("blocks", rf"# (?:GPU|CUDA|cuda|rocm) blocks: {_COUNT}"),
-    ("blocks", rf"num_gpu_blocks(?: is|:)? {_COUNT}"),
+    ("blocks", rf"num_gpu_blocks(?: is)?:? {_COUNT}"),
     ("estimated_max_model_len", rf"estimated maximum model length is {_COUNT}"),
     ("concurrency", r"Maximum concurrency for [\d,]{1,20} tokens per request: (\d{1,9}(?:\.\d{1,6})?)x"),
 )
@@ -63,15 +64,15 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     ("gpu_memory_utilization", r"gpu_memory_utilization['\"]?[=:] ?([01](?:\.\d{1,6})?)\b"),
     ("gpu_memory_utilization", r"gpu_memory_utilization \(([01](?:\.\d{1,6})?)\)"),
     ("gpu_memory_utilization", r"Desired GPU memory utilization is \(([01](?:\.\d{1,6})?),"),
-    ("max_num_seqs", r"max_num_seqs['\"]?[=:] ?(\d{1,7})\b"),
-    ("max_num_batched_tokens", r"max_num_batched_tokens['\"]?[=:] ?(\d{1,9})\b"),
+    ("max_num_seqs", r"max_num_seqs(?:['\"]?[=:]| to) ?(\d{1,7})\b"),
+    ("max_num_batched_tokens", r"max_num_batched_tokens(?:['\"]?[=:]| to) ?(\d{1,9})\b"),
     ("enforce_eager", r"enforce_eager['\"]?[=:] ?(True|False)\b"),
     ("kv_cache_dtype", r"kv_cache_dtype['\"]?[=:] ?['\"]?(fp8(?:_e4m3|_e5m2)?|bfloat16|float16)\b"),
     ("dtype", r"\bdtype['\"]?[=:] ?['\"]?(?:torch\.)?(bfloat16|float16|float32)\b"),
 )
-_VERSION = re.compile(r"(?:API server version:? |LLM engine \()v?(\d{1,4}\.\d{1,4}[\w.+]{0,40})")
+_VERSION = re.compile(r"(?:API server version:? |LLM engine \(|[█▀▄] {1,9}version )v?(\d{1,4}\.\d{1,4}[\w.+]{0,40})")
 _MODEL = re.compile(r"\bmodel['\"]?[=:] ?['\"]([^'\"]{1,300})['\"]")
-_START = re.compile(r"API server version")
+_START = re.compile(r"API server version|[█▀▄] {1,9}version \d")
 _WORTH = re.compile(r"Gi?B|tokens|blocks|memory|utilization|version|engine|model|max_|_size|dtype|eager")
 
 

@@ -175,3 +175,28 @@ def test_every_count_is_read_back(tokens: int, part: int) -> None:
 def test_what_is_left_for_a_cache_may_be_less_than_nothing_and_a_capacity_may_not() -> None:
     found = parse_log("Available KV cache memory: -1.44 GiB\ntotal_gpu_memory (-1GiB) x gpu_memory_utilization (0.90)")
     assert values(found) == {"kv_gib": -1.44}
+
+
+def test_a_banner_begins_a_start_of_recent_releases_and_debug_lines_say_the_batch() -> None:
+    found = parse_log(
+        OLD
+        + """\
+(APIServer pid=1) INFO 04-22 00:21:00 [entrypoints/utils.py:299]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.19.0
+(APIServer pid=1) DEBUG 04-22 00:21:01 [engine/arg_utils.py:2232] Defaulting max_num_batched_tokens to 8192 for OPENAI
+(APIServer pid=1) DEBUG 04-22 00:21:01 [engine/arg_utils.py:2242] Defaulting max_num_seqs to 1024 for OPENAI_API_SERVER
+(EngineCore pid=2) DEBUG 04-22 00:21:13 [worker.py:1] snapshot: torch_peak=0.0GiB, free_memory=78.68GiB, \
+total_memory=79.19GiB, cuda_memory=0.51GiB, torch_memory=0.0GiB, non_torch_memory=0.51GiB
+(EngineCore pid=2) INFO 04-22 00:21:14 [core.py:829] Overriding num_gpu_blocks=0 with num_gpu_blocks_override=1024
+(EngineCore pid=2) INFO 04-22 00:21:16 [runner.py:5955] Estimated CUDA graph memory: 0.81 GiB total
+(EngineCore pid=2) DEBUG 04-22 00:21:16 [worker.py:435] Memory profiling takes 21.74 seconds. Total non KV cache \
+memory: 10.6GiB; torch peak memory increase: 2.21GiB; non-torch forward increase memory: 0.25GiB; weights memory: \
+8.14GiB.
+(APIServer pid=1) DEBUG 04-22 00:21:46 [loggers.py:273] vllm cache_config_info after num_gpu_blocks is: 75642
+"""
+    )
+    assert found.version == "0.19.0"
+    assert found.options == {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}
+    assert values(found) == {
+        "total_gib": 79.19, "graph_estimate_gib": 0.81, "activation_gib": 2.21, "non_torch_gib": 0.25,
+        "weights_gib": 8.14, "blocks": 75642,
+    }  # fmt: skip
