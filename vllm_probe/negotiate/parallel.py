@@ -10,7 +10,7 @@ from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.laws import by_device, table
 from vllm_probe.negotiate.predict import Roofline, link
 from vllm_probe.negotiate.request import ranks_of
-from vllm_probe.negotiate.select import Selection, choose
+from vllm_probe.negotiate.select import LEAST_BITS, Selection, choose
 from vllm_probe.negotiate.sizing import Sized
 
 _TIE = 1.05  # another rank has to gain more
@@ -32,7 +32,11 @@ def spread(case: Case) -> Selection:
     if first.own.boots and case.request.objective != "latency":
         rule = f"one of {count} devices holds it: the others serve more requests as replicas than as ranks"
         return choose(replace(case, division_rule=rule))
-    splits = [choose(split) for split in _splits(case, count)]
+    splits = []
+    for split in _splits(case, count):
+        splits.append(choose(split))
+        if splits[-1].own.boots and case.request.objective != "latency":
+            break
     holding = [found for found in (first, *splits) if found.own.boots]
     if case.request.objective == "latency" and holding and link(case):
         return _fastest(holding, count)
@@ -49,8 +53,11 @@ def _smallest(divisions: list[Selection], holding: list[Selection]) -> Selection
 def _splits(case: Case, count: int) -> Iterator[Case]:
     """Every division of the model over at most `count` devices: tensor before pipeline parallel, fewest first."""
     shapes = [(ranks, stages) for ranks in ranks_of(case.spec) for stages in range(1, count // ranks + 1)]
+    least = case.need.num_parameters * LEAST_BITS / 8
     fitting = ((ranks, stages) for ranks, stages in shapes if ranks * stages > 1 and stages <= case.spec.num_layers)
     for ranks, stages in sorted(fitting, key=lambda shape: (shape[1] > 1, shape[0] * shape[1], shape[1])):
+        if least / (ranks * stages) > (case.usable_bytes or 0):
+            continue
         parts = f"{ranks} tensor-parallel ranks" if stages == 1 else f"{stages} stages of {ranks} ranks"
         rule = f"the fewest of {count} devices that hold the model: {parts}"
         yield replace(case, division=(ranks, stages), division_rule=rule)

@@ -15,7 +15,8 @@ _LEAST_GAIN = 1.3  # quantization costs accuracy and another checkpoint
 _TIE = 1.05  # a difference that bench cannot tell from noise
 _OTHER_MODELS = 2
 _MOST_HOSTS = 8
-_LEAST_BITS = 4  # no checkpoint stores its weights in fewer
+LEAST_BITS = 4
+"""No checkpoint stores its weights in fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +239,7 @@ def _other_models(case: Case, keeps: str = "") -> Iterator[Alternative]:
     needs = (analyse(catalogue.load(name)) for name in catalogue.entries())
     for need in sorted(needs, key=lambda need: need.num_parameters, reverse=True):
         spec, known = need.spec, case.engine["architectures"] and case.engine["architectures"][need.spec.task]
-        fits, family = need.num_parameters * _LEAST_BITS / 8 <= (case.usable_bytes or 0), labels[spec.name].family
+        fits, family = need.num_parameters * LEAST_BITS / 8 <= (case.usable_bytes or 0), labels[spec.name].family
         if not fits or spec.task != case.spec.task or spec.name == case.spec.name or family in found:
             continue
         engine = case.request.engine if known is None or spec.architecture in known else "vllm"

@@ -157,7 +157,9 @@ def _largest(top: int, holds: Callable[[int], bool]) -> int:
     """Largest number from 1 to `top` that `holds`, 0 if none; what holds must hold for all smaller numbers."""
     if holds(top):
         return top
-    low, high = 0, top
+    if not holds(1):
+        return 0
+    low, high = 1, top
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
