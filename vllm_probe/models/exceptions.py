@@ -12,9 +12,10 @@ from vllm_probe.core.errors import InvalidModel
 _LAYERS = re.compile(r"^(?:model\.)?(?:language_model\.)?(?:model\.)?(?=layers\.)")
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.")
 _MAX_LENGTH = 400
-_MAX_STEPS = 500_000_000
+_MAX_STEPS = 5_000_000_000  # an upper bound: a second has about a thousand million of these
 _MAX_RULES = 4096  # each takes a tenth of a millisecond to compile
 _NAME_LENGTH = 64
+_LEAST_COST = 2000  # a comparison takes one or two microseconds
 _REPEATED_GROUP = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P=|\(\?\(")
 _UNBOUNDED = re.compile(r"(?<!\\)[*+{]")
 _HINT = "correct quantization_config, or get the checkpoint again"
@@ -73,11 +74,13 @@ class _Rule:
     def of_glob(cls, word: str) -> "_Rule":
         """`word` at the beginning of a name or behind a dot, to its end or before a dot."""
         body = translate(re.sub(r"\*+", "*", word)).removeprefix("(?s:").removesuffix(r")\Z")
-        return cls(re.compile(rf"(?s:(?:.*\.)?{body}(?:\..*)?)\Z"), ("",), _NAME_LENGTH * (1 + word.count("*")))
+        return cls(re.compile(rf"(?s:(?:.*\.)?{body}(?:\..*)?)\Z"), ("",), _LEAST_COST)
 
     @classmethod
     def of_expression(cls, pattern: str, source: str) -> "_Rule":
-        collapsed = re.sub(r"(?:\.\*)+", ".*", pattern)
+        collapsed = re.sub(
+            r"(?<!\\)\.\*$", "", re.sub(r"(?<!\\)(?:\.\*)+", ".*", pattern)
+        )  # at the end it changes nothing
         repeats = len(_UNBOUNDED.findall(collapsed))
         choices = math.prod(1 + part.count("|") for part in collapsed.split(")")) << len(_OPTIONAL.findall(collapsed))
         cost = _NAME_LENGTH**repeats // math.factorial(repeats) * choices
@@ -91,7 +94,9 @@ class _Rule:
         if reason:
             message = f"{source}: the regular expression {pattern[:80]!r} cannot be compared: {reason}"
             raise InvalidModel(message, hint=_HINT)
-        return cls(compiled, _PREFIXES, cost * len(_PREFIXES))
+        anywhere = pattern.startswith(".*") and "language_model" not in pattern
+        prefixes = _PREFIXES[:1] if anywhere else _PREFIXES
+        return cls(compiled, prefixes, max(cost, _LEAST_COST) * len(prefixes))
 
 
 def _runs(name: str) -> Iterable[str]:
