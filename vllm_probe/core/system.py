@@ -1,10 +1,12 @@
 """What a host can be asked: the protocol behind which the operating system, a recording and a recorder stand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from vllm_probe.core.values import JsonValue
+
+T = TypeVar("T")
 
 FileKind: TypeAlias = Literal["file", "dir", "char", "block", "other"]
 CommandStatus: TypeAlias = Literal["exited", "missing", "timeout"]
@@ -183,6 +185,15 @@ class Host(Protocol):
         Raises:
             LibraryTimeout: it did not return in time.
             LibraryUnavailable: it raised that, or its process ended without an answer.
+        """
+
+    def attempt(self, part: str, ask: Callable[[], T]) -> T:
+        """What `ask` gives: one `part` of what a function that `isolated` runs is to find out, such as one device.
+
+        Where native code hangs or crashes in it, the function is run again, and this raises for that part alone.
+
+        Raises:
+            LibraryUnavailable: `ask` raised it, hung or crashed, or there is no time left for it.
         """
 
     def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:

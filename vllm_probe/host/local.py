@@ -8,14 +8,14 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from vllm_probe.core.errors import LibraryUnavailable
-from vllm_probe.core.system import CommandResult, CommandStatus, FileKind, FileStat, HostStats, Platform
+from vllm_probe.core.system import CommandResult, CommandStatus, FileKind, FileStat, HostStats, Platform, T
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.children import LocalChild, start
 from vllm_probe.host.stats import read_stats
@@ -144,6 +144,9 @@ class LocalHost:
         from vllm_probe.host.isolated import in_child
 
         return in_child(self, function, timeout_s)
+
+    def attempt(self, part: str, ask: Callable[[], T]) -> T:  # noqa: ARG002 - only a child of `isolated` tells it
+        return ask()
 
     def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:
         from vllm_probe.host.ioctls import drive

@@ -12,7 +12,7 @@ from vllm_probe.core import codec
 from vllm_probe.core.errors import LibraryUnavailable, RecordingIncomplete, UnwritableOutput
 from vllm_probe.core.files import write_private
 from vllm_probe.core.scene import Facts, LibraryFacts, Scene
-from vllm_probe.core.system import Child, CommandResult, FileStat, Host, HostStats, Library, Platform
+from vllm_probe.core.system import Child, CommandResult, FileStat, Host, HostStats, Library, Platform, T
 from vllm_probe.core.values import JsonValue
 from vllm_probe.core.version import __version__
 from vllm_probe.host.entries import Entry, format_command, format_entry, resolve
@@ -160,6 +160,9 @@ class RecordingHost:
         from vllm_probe.host.isolated import answer
 
         return answer(self, function)
+
+    def attempt(self, part: str, ask: Callable[[], T]) -> T:  # noqa: ARG002 - nothing ends this process
+        return ask()
 
     def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:
         answer = self._inner.ioctl(path, request, data, pointers)

@@ -5,7 +5,7 @@ import os
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from vllm_probe.core.errors import (
 )
 from vllm_probe.core.files import read_json
 from vllm_probe.core.scene import Scene
-from vllm_probe.core.system import Child, CommandResult, FileStat, HostStats, Library, Platform
+from vllm_probe.core.system import Child, CommandResult, FileStat, HostStats, Library, Platform, T
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.entries import FOLDER, Entry, parse_command, parse_entry, resolve
 from vllm_probe.host.stats import read_stats
@@ -120,7 +120,7 @@ class ReplayHost:
             found = [
                 posixpath.join(folder, name)
                 for folder in found
-                for name in self._names(folder) | self._names(resolve(self._links, folder))
+                for name in set().union(*(self._children.get(at, ()) for at in (folder, resolve(self._links, folder))))
                 if fnmatchcase(name, part) and (hidden or not name.startswith("."))
             ]
         return tuple(sorted(found))
@@ -211,6 +211,9 @@ class ReplayHost:
 
         return answer(self, function)
 
+    def attempt(self, part: str, ask: Callable[[], T]) -> T:  # noqa: ARG002 - nothing ends this process
+        return ask()
+
     def ioctl(self, path: str, request: int, data: bytes, pointers: Sequence[int] = ()) -> bytes | None:  # noqa: ARG002
         key = ioctl_key(path, request, data)
         if key not in self._facts.ioctls:
@@ -258,9 +261,6 @@ class ReplayHost:
             path = resolve(self._links, path)
             entry = self._entries.get(path)
         return FOLDER if entry is None and (path == "/" or path in self._children) else entry
-
-    def _names(self, folder: str) -> set[str]:
-        return self._children.get(folder, set())
 
     def _entry(self, call: str, path: str) -> Entry:
         entry = self._find(path)

@@ -30,3 +30,30 @@ def exits(host: Host) -> JsonValue:
 def hangs(host: Host) -> JsonValue:
     time.sleep(60)
     return None
+
+
+def _part(host: Host, number: int, faults: dict[int, str]) -> str:
+    def ask() -> str:
+        fault = faults.get(number)
+        if fault == "hang":
+            time.sleep(60)
+        elif fault == "crash":
+            ctypes.string_at(0)
+        elif fault == "refuse":
+            raise LibraryUnavailable("refused", hint="load it")
+        return "answered"
+
+    try:
+        return host.attempt(f"part {number}", ask)
+    except LibraryUnavailable as error:
+        return str(error)
+
+
+def parts(host: Host) -> JsonValue:
+    """Answers of eight parts; those that are named in the environment, as `1=hang 3=crash`, do that."""
+    faults = dict(pair.split("=") for pair in (host.env("FAULTS") or "").split())
+    return [_part(host, number, {int(each): fault for each, fault in faults.items()}) for number in range(8)]
+
+
+def crashes_after_parts(host: Host) -> JsonValue:
+    return [_part(host, 0, {}), ctypes.string_at(0).decode()]

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,3 +47,36 @@ def test_a_hang_costs_no_more_than_the_timeout() -> None:
 def test_recordings_call_the_function_here(host: Host) -> None:
     with pytest.raises(LibraryUnavailable, match="driver not loaded"):
         host.isolated(f"{HERE}:refuses", 20)
+
+
+def test_a_part_that_crashes_costs_its_own_answer_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTS", "1=crash 4=crash 5=refuse 7=crash")
+    answers: Any = LocalHost().isolated(f"{HERE}:parts", 60)
+    crashed = {number: f"part {number} was killed by signal 11" for number in (1, 4, 7)} | {5: "refused"}
+    assert answers == [crashed.get(number, "answered") for number in range(8)]
+
+
+def test_a_part_that_hangs_is_given_half_of_the_time_and_the_others_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTS", "2=hang")
+    answers: Any = LocalHost().isolated(f"{HERE}:parts", 6)
+    assert answers.pop(2) == "part 2 did not return within 3 s"
+    assert answers == ["answered"] * 7
+
+
+def test_where_many_parts_hang_those_that_answered_are_kept_within_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTS", "1=hang 3=hang 5=hang 6=hang")
+    answers: Any = LocalHost().isolated(f"{HERE}:parts", 8)
+    assert [answers[number] for number in (0, 2)] == ["answered"] * 2
+    assert [answers[number][:24] for number in (1, 3)] == ["part 1 did not return wi", "part 3 did not return wi"]
+    assert answers[7] == "part 7 was left out, because others took all the time"
+
+
+def test_a_crash_outside_of_all_parts_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAULTS", raising=False)
+    with pytest.raises(LibraryUnavailable, match="crashes_after_parts was killed by signal 11"):
+        LocalHost().isolated(f"{HERE}:crashes_after_parts", 20)
+
+
+@pytest.mark.parametrize("host", [ReplayHost(Scene(facts=Facts())), RecordingHost(LocalHost()), LocalHost()])
+def test_outside_of_a_child_a_part_is_just_asked(host: Host) -> None:
+    assert host.attempt("part", lambda: 7) == 7
