@@ -59,3 +59,10 @@ def test_a_residual_that_somebody_damaged_is_said_and_not_used(
     assert ended.code == 0, ended
     assert "corrected" not in ended.out
     assert f"{kept} is not used" in caplog.text
+
+
+def test_a_refusal_names_the_share_that_was_pinned(cli: Cli) -> None:
+    ask = ("negotiate", "Qwen3-14B", "--engine", "vllm", "--capability", "rtx-5090", "--quantization", "none")
+    ended = cli(*ask, "--gpu-memory-utilization", "0.5", plugins="cpu,nvidia")
+    assert (ended.code, ended.error) == (1, "does-not-fit")
+    assert "of the 15.68 GiB that gpu_memory_utilization 0.5 gives of 31.36 GiB: oom" in ended.err

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_SHARE = "gpu_memory_utilization"
+
 
 def negotiate(
     model: str,
@@ -132,7 +134,10 @@ def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
     if budget.verdict == "invalid":
         return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=way_out(config))
     needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
-    message = f"{config.model} needs {needs} of {format_bytes(budget.device_total_bytes)}: {budget.verdict}"
+    share, room = config.gpu_memory_utilization, format_bytes(budget.device_total_bytes)
+    if share and budget.device_total_bytes and any(each.pinned for each in config.decisions if each.key == _SHARE):
+        room = f"the {format_bytes(round(share * budget.device_total_bytes))} that {_SHARE} {share:g} gives of {room}"
+    message = f"{config.model} needs {needs} of {room}: {budget.verdict}"
     return DoesNotFit(message, hint=way_out(config))
 
 
