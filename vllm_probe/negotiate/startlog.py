@@ -22,7 +22,7 @@ _COUNT = r"(\d[\d,]{0,20})"
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 _FIGURES: tuple[tuple[str, str], ...] = (
-    ("weights_gib", rf"(?:[Ll]oading model weights took|[Mm]odel loading took|model weights take) {_GIB}"),
+    ("weights_gib", rf"(?:[Ll]oading model weights took|[Mm]odel loading took|model weights take){_GAP}{_GIB}"),
     ("weights_gib", rf"(?:weights memory:|Actual usage is) {_GIB}"),
     ("activation_gib", rf"PyTorch activation peak memory(?: takes|{_GAP}) ?{_GIB}"),
     ("activation_gib", rf"(?:torch peak memory increase:|for weight,) {_GIB}(?: for peak activation)?"),
@@ -62,6 +62,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     ("tensor_parallel_size", r"tensor_parallel_size['\"]?[=:] ?(\d{1,5})\b"),
     ("pipeline_parallel_size", r"pipeline_parallel_size['\"]?[=:] ?(\d{1,5})\b"),
     ("gpu_memory_utilization", r"gpu_memory_utilization['\"]?[=:] ?([01](?:\.\d{1,6})?)\b"),
+    ("gpu_memory_utilization", rf"gpu_memory_utilization{_GAP}([01](?:\.\d{{1,6}})?)\b"),
     ("gpu_memory_utilization", r"gpu_memory_utilization \(([01](?:\.\d{1,6})?)\)"),
     ("gpu_memory_utilization", r"Desired GPU memory utilization is \(([01](?:\.\d{1,6})?),"),
     ("max_num_seqs", r"max_num_seqs(?:['\"]?[=:]| to) ?(\d{1,7})\b"),

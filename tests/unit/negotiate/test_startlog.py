@@ -200,3 +200,16 @@ memory: 10.6GiB; torch peak memory increase: 2.21GiB; non-torch forward increase
         "total_gib": 79.19, "graph_estimate_gib": 0.81, "activation_gib": 2.21, "non_torch_gib": 0.25,
         "weights_gib": 8.14, "blocks": 75642,
     }  # fmt: skip
+
+
+def test_the_profile_table_of_0_6_4_is_read_line_by_line() -> None:
+    found = parse_log(
+        "worker.py:243] Memory profiling results:\nworker.py:243] total_gpu_memory     79.22GiB\n"
+        "worker.py:243] gpu_memory_utilization       0.90\nworker.py:243] model weights take   14.96GiB\n"
+        "worker.py:243] non_torch_memory     1.79GiB\nworker.py:243] PyTorch activation peak memory       1.26GiB\n"
+        "worker.py:243] available_kv_cache_memory    53.29GiB\n"
+    )
+    assert found.options == {"gpu_memory_utilization": 0.9}
+    assert values(found) == {
+        "total_gib": 79.22, "weights_gib": 14.96, "non_torch_gib": 1.79, "activation_gib": 1.26, "kv_gib": 53.29,
+    }  # fmt: skip

@@ -14,9 +14,10 @@ def render(config: RuntimeConfig) -> Group:
 
 
 def _parts(config: RuntimeConfig, check: LogCheck) -> list[RenderableType]:
-    rows = table("line", "quantity", "predicted", "logged", "difference", "band", "")
+    rows = table("line", "quantity", "predicted", "logged", "off by", "band", "")
+    rows.columns[1].no_wrap = True
     for figure in check.figures:
-        verdict = Text("within", style="green") if figure.is_within else Text("out of the band", style="bold red")
+        verdict = Text("in", style="green") if figure.is_within else Text("out", style="bold red")
         cells = [figure.predicted, figure.logged, figure.difference, figure.band]
         rows.add_row(str(figure.line), figure.quantity, *(_amount(figure, cell) for cell in cells), verdict)
     word = "as predicted" if check.agrees else "not as predicted"
