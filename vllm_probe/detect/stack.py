@@ -1,8 +1,9 @@
 """What must be installed at least for a family of devices to compute, and what of it is missing here.
 
-`stacks.json` has, by vendor, the builds of torch with the architectures (`arch`: from and to, `archs`: each) and the
-driver that each needs, newest first, what the local version of such a build begins with (`tag`), and the numbers that
-count devices as torch does; by family of architectures the least kernel, driver and runtime; and where it is all from.
+`stacks.json` has, by vendor, the builds of torch to install with the architectures (`arch`: from and to; `archs`: each;
+`some`: those that only some releases of the build have) and the driver that each needs, newest first; `older` ones;
+what the local version of such a build begins with (`tag`); and the numbers that count devices as torch does; by family
+of architectures the least kernel, driver and runtime; and where it is all from.
 """
 
 import re
@@ -45,7 +46,8 @@ def weigh(device: Device, software: Software) -> Device:
 
     `details.stack` has `least` (kernel, driver, runtime), `install` (the command that brings the torch it needs) and
     `short`, what here is older. A device that detection found usable becomes unusable where the installed torch is
-    another vendor's build, has no kernels for it or needs a newer driver, and limited where every build does.
+    another vendor's build, has no kernels for it or needs a newer driver, unknown where it may have none, and limited
+    where every build does.
     """
     vendor, family = table()["vendors"].get(device.vendor, {}), _family(device)
     if device.kind == "cpu" or not (family or (vendor and device.verdict.code in _JUDGED)):
@@ -63,6 +65,9 @@ def weigh(device: Device, software: Software) -> Device:
     if against:
         fix = f"; run `{install.replace('install', 'install --force-reinstall', 1)}`" if install else ""
         return replace(weighed, usable=False, verdict=Verdict(code="unusable", reason=against + fix))
+    if _has_kernels(vendor, build_tag(software.torch), device.arch) is None:
+        doubt = f"whether torch {software.torch} has kernels for {device.arch} is unknown: not every build for it has"
+        return replace(weighed, usable=False, verdict=Verdict(code="unknown", reason=doubt))
     if vendor["builds"] and build is None and software.torch is None:
         reasons = [_unfit(each, device) for each in vendor["builds"]]
         return replace(weighed, verdict=Verdict(code="limited", reason=f"no build of torch runs on it: {reasons[-1]}"))
@@ -110,22 +115,49 @@ def _against(vendor: Record, device: Device, torch: str | None) -> str | None:
     alike = [each for each in vendor["builds"] if each["tag"][:4] == tag[:4]]  # of CUDA's major version
     build = next((each for each in alike if each["tag"] == tag), None)
     unfit = _unfit(build or {"tag": tag, "driver": alike[0].get("driver") if alike else None}, device)
+    if unfit is None and _has_kernels(vendor, tag, device.arch) is False:
+        unfit = _lacks(tag, device.arch)
     return f"torch {torch} cannot run on it: {unfit}" if unfit else None
+
+
+def _has_kernels(vendor: Record, tag: str | None, arch: str | None) -> bool | None:
+    """Whether the build has kernels for the architecture, null where that is not known.
+
+    A build that is not listed, such as one of the vendor's own of the same release, is taken for the listed ones where
+    these agree.
+    """
+    listed = {name: each for each in vendor.get("older", ()) for name in each["tags"]}
+    listed |= {each["tag"]: each for each in vendor["builds"] if "archs" in each}
+    if tag is None or arch is None or vendor_of(tag) is None or not listed:
+        return True
+    near = next((each for name, each in listed.items() if tag == name), None)
+    release = near or next((each for name, each in listed.items() if tag.startswith(f"{name}.")), None)
+    known = [arch in each["archs"] for each in ([release] if release else listed.values())]
+    if all(known):
+        return True
+    return False if near and arch not in near.get("some", ()) else None
 
 
 def _unfit(build: Record, device: Device) -> str | None:
     """Why a build of torch does not run on the device, null where nothing known is against it."""
     arch, driver = device.arch, _driver(device)
     if arch and not _covers(build, arch):
-        return f"the build {build['tag']} has no kernels for {arch}"
+        return _lacks(build["tag"], arch)
     if driver and build.get("driver") and _older(driver, build["driver"]):
         return f"the build {build['tag']} needs driver {build['driver']}, this is {driver}"
     return None
 
 
+def _lacks(tag: str, arch: str | None) -> str:
+    return f"the build {tag} has no kernels for {arch}"
+
+
 def _covers(build: Record, arch: str) -> bool:
     if "arch" not in build:
-        return arch in build.get("archs", (arch,))  # a build that is not in the table may have any
+        return arch in (
+            *build.get("archs", (arch,)),
+            *build.get("some", ()),
+        )  # one that is not in the table may have any
     numbers = [int(re.sub(r"\D", "", each) or 0) for each in (build["arch"][0], arch, build["arch"][1])]
     return numbers == sorted(numbers)
 

@@ -56,6 +56,11 @@ def test_the_newest_build_of_torch_that_runs_on_a_device_is_named(
         ("nvidia", "sm_86", "nvidia 470.82.01", "2.4.0+cu121", "the build cu121 needs driver 525, this is 470.82.01"),
         ("nvidia", "sm_120", "nvidia 575.57", "2.7.1+cu126", "the build cu126 has no kernels for sm_120"),
         ("nvidia", "sm_70", "nvidia 580.95", "2.11.0+cu130", "the build cu130 has no kernels for sm_70"),
+        ("amd", "gfx1036", "amdgpu", "2.9.0+rocm7.2", "the build rocm7.2 has no kernels for gfx1036"),
+        ("amd", "gfx1036", "amdgpu", "2.9.0+rocm6.4", "the build rocm6.4 has no kernels for gfx1036"),
+        ("amd", "gfx1036", "amdgpu", "2.7.0+rocm6.2.4", "the build rocm6.2.4 has no kernels for gfx1036"),
+        ("amd", "gfx1201", "amdgpu", "2.4.0+rocm6.1", "the build rocm6.1 has no kernels for gfx1201"),
+        ("amd", "gfx942", "amdgpu", "2.3.0+rocm5.7", "the build rocm5.7 has no kernels for gfx942"),
     ],
 )
 def test_a_torch_that_has_to_be_replaced_makes_the_device_unusable_and_says_by_what(
@@ -76,8 +81,13 @@ def test_a_torch_that_has_to_be_replaced_makes_the_device_unusable_and_says_by_w
         ("nvidia", "sm_86", "nvidia 535.54", "2.4.0+cu121"),
         ("nvidia", "sm_87", "nvgpu, L4T R36", "2.5.0a0+872d972e41.nv24.08"),
         ("nvidia", "sm_90", "nvidia 575.57", "2.8.0a0+5228986c39.nv25.05"),
-        ("amd", "gfx1036", "amdgpu", "2.9.0+rocm6.4"),
         ("amd", "gfx1100", "amdgpu", "2.9.0+rocm7.2"),
+        ("amd", "gfx1100", "amdgpu", "2.2.0+rocm5.6"),
+        ("amd", "gfx942", "amdgpu", "2.6.0+rocm6.4.1.git1ded221d"),
+        ("amd", "gfx90a", "amdgpu", "2.0.1+rocm5.4.2"),
+        ("amd", None, "amdgpu", "2.9.0+rocm6.4"),
+        ("nvidia", "sm_120", "nvidia 575.57", "2.8.0+cu129"),
+        ("intel", "bmg", "xe", "2.9.0+xpu"),
         ("intel", "dg2", "i915", "2.9.0+xpu"),
         ("ascend", "910b3", "devdrv_device_driver 23.0.3", "2.8.0+cpu"),
         ("acme", "a1", "acme 1.0", "2.8.0+cpu"),
@@ -86,6 +96,23 @@ def test_a_torch_that_has_to_be_replaced_makes_the_device_unusable_and_says_by_w
 def test_a_torch_that_may_run_on_the_device_is_not_doubted(vendor: str, arch: str, driver: str, torch: str) -> None:
     found = weighed(vendor, arch, driver, torch=torch)
     assert (found.usable, found.verdict) == (True, WORKS)
+
+
+@pytest.mark.parametrize(
+    ("arch", "torch"),
+    [
+        ("gfx1103", "2.13.0+rocm7.2"),
+        ("gfx1151", "2.9.0+rocm6.4"),
+        ("gfx1101", "2.7.0+rocm6.2.4"),
+        ("gfx1036", "2.6.0+rocm6.4.1.git1ded221d"),
+        ("gfx1036", "2.0.1+rocm5.4.2"),
+        ("gfx942", "2.0.1+rocm5.4.2"),
+    ],
+)
+def test_a_build_that_may_lack_kernels_leaves_the_verdict_unknown(arch: str, torch: str) -> None:
+    found = weighed("amd", arch, "amdgpu", torch=torch)
+    assert (found.usable, found.verdict.code) == (False, "unknown")
+    assert f"whether torch {torch} has kernels for {arch} is unknown" in found.verdict.reason
 
 
 def test_a_device_that_no_build_has_kernels_for_is_limited() -> None:
