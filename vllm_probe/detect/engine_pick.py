@@ -1,7 +1,8 @@
 """Which device an installed vLLM would take, and why none of the others.
 
 vLLM runs on one kind of device: that of the plug-in beside it, else the one that it was built for
-(https://github.com/vllm-project/vllm, vllm/platforms/__init__.py). Among those its runtime shows, it takes the first.
+(https://github.com/vllm-project/vllm, vllm/platforms/__init__.py). Among those its runtime shows, it takes the first,
+which is not guessed where the runtime's numbers are not known.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from vllm_probe.detect.stack import build_tag, table, vendor_of
 from vllm_probe.vendors.software import installed
 
 _LAST = 1 << 16
+_UNTOLD = "in which nothing here tells them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | No
     if version is None:
         return _hypothetical(devices)
     mine = [device for device in devices if device.vendor == vendor and _seen(device)]
-    first = min((device for device in mine if unfit(device) is None), key=_order, default=None)
+    first, several = _first(mine)
     others = {
         device.id: _why_not(device, first, version, vendor, seen=device in mine)
         for device in devices
@@ -83,9 +85,13 @@ def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | No
     if first is not None and first.kind == "cpu":
         return Choice(id=first.id, reason=f"vLLM {version} is a CPU build", others=others)
     if first is not None:
-        order = f"the first device in the order of its runtime{_number(first)}"
-        reason = f"vLLM {version}, {_build(vendor)}, takes {order}{_short(first)}"
+        number = _number(first)
+        which = f"the first device in the order of its runtime{number}" if number else "the only one that can be used"
+        reason = f"vLLM {version}, {_build(vendor)}, takes {which}{_short(first)}"
         return Choice(id=first.id, reason=reason, others=others)
+    if several:
+        reason = f"vLLM {version} takes the first device in the order of its runtime, {_UNTOLD}"
+        return Choice(id=None, reason=reason, others=others)
     unjudged = next((device for device in mine if device.verdict.code == "unknown"), None)
     if unjudged:
         reason = (
@@ -105,10 +111,19 @@ def _hypothetical(devices: Sequence[Device]) -> Choice:
     others = {}
     for device in devices:
         mine = [each for each in devices if each.vendor == device.vendor and _seen(each) and unfit(each) is None]
-        first = min(mine, key=_order, default=device)
-        taken = f"it{_short(first)}" if first is device else f"{first.id} before it"
+        first, several = _first(mine)
+        taken = f"it{_short(device)}" if first is None or first == device else f"{first.id} before it"
+        taken = f"the first in the order of its runtime, {_UNTOLD}" if several else taken
         others[device.id] = unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}"
     return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}", others=others)
+
+
+def _first(devices: Sequence[Device]) -> tuple[Device | None, bool]:
+    """The first that can be used, null where none can; and whether it is null because several may be the first."""
+    fit = sorted((device for device in devices if unfit(device) is None), key=_order)
+    numbers = [_order(device)[0] for device in fit]
+    untold = len(fit) > 1 and numbers[0] > 0 and _LAST in numbers
+    return (None, True) if untold else (fit[0] if fit else None, False)
 
 
 def _short(device: Device) -> str:
@@ -141,6 +156,8 @@ def _why_not(device: Device, first: Device | None, version: str, vendor: str | N
     if device.vendor != vendor:
         return f"vLLM {version} is {_build(vendor)}"
     reason = unfit(device)
-    if reason is not None or first is None:
-        return reason or "nothing numbers it for its runtime"
-    return f"{first.id} comes before it" if seen else "nothing numbers it for its runtime"
+    if reason is not None:
+        return reason
+    if not seen:
+        return "nothing numbers it for its runtime"
+    return f"{first.id} comes before it" if first else "whether it is the first for its runtime is not known"

@@ -11,7 +11,7 @@ _PICKED_KINDS = ("gpu", "npu", "cpu")
 
 
 def default_device(devices: Sequence[Device]) -> Device | None:
-    """A usable gpu before npu before cpu, then the one with more usable memory, then by id; never an igpu."""
+    """A usable gpu before npu before cpu, then the one with more usable memory, unknown last, then by id; no igpu."""
     usable = (device for device in devices if device.usable and device.visible and device.kind in _PICKED_KINDS)
     return min(usable, key=_rank, default=None)
 
@@ -22,10 +22,7 @@ def default_choice(devices: Sequence[Device]) -> Choice:
     others = {device.id: _why_not(device, picked) for device in devices if device is not picked}
     if picked is None:
         return Choice(id=None, reason="no device is usable", others=others)
-    reason = (
-        "no usable GPU or NPU, so the CPU" if picked.kind == "cpu" else f"the usable {picked.kind} with most memory"
-    )
-    return Choice(id=picked.id, reason=reason, others=others)
+    return Choice(id=picked.id, reason=_why(picked, devices), others=others)
 
 
 def unfit(device: Device) -> str | None:
@@ -70,6 +67,19 @@ def _first_usable(word: str, family: Sequence[Device]) -> Device:
     raise DeviceUnavailable(f"no {word} device is usable; {reason}", hint="run `vllm-probe doctor`")
 
 
+def _why(picked: Device, devices: Sequence[Device]) -> str:
+    if picked.kind == "cpu":
+        return "no usable GPU or NPU, so the CPU"
+    sizes = [each.memory.usable_bytes for each in devices if unfit(each) is None and each.kind == picked.kind]
+    if None not in sizes:
+        return f"the usable {picked.kind} with most memory"
+    if len(sizes) == 1:
+        return f"the only usable {picked.kind}"
+    if picked.memory.usable_bytes is None:
+        return f"the first usable {picked.kind} by its id; how much memory they have is not known"
+    return f"the usable {picked.kind} with most memory, of those whose memory is known"
+
+
 def _why_not(device: Device, picked: Device | None) -> str:
     if (reason := unfit(device)) is not None:
         return reason
@@ -77,8 +87,12 @@ def _why_not(device: Device, picked: Device | None) -> str:
         return "an integrated GPU is only taken when --device names it"
     if device.kind != picked.kind:
         return f"a usable {picked.kind} goes before it"
-    less = (device.memory.usable_bytes or 0) < (picked.memory.usable_bytes or 0)
-    return f"{picked.id} has more usable memory" if less else f"it has no more usable memory than {picked.id}"
+    mine, taken = device.memory.usable_bytes, picked.memory.usable_bytes
+    if taken is None:
+        return f"{picked.id} comes first by its id; how much memory they have is not known"
+    if mine is None:
+        return f"how much memory it has is not known, and that of {picked.id} is"
+    return f"{picked.id} has more usable memory" if mine < taken else f"it has no more usable memory than {picked.id}"
 
 
 def _rank(device: Device) -> tuple[int, int, str]:

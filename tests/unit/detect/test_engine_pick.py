@@ -124,6 +124,28 @@ def test_what_vllm_would_take_of_gpus_that_nobody_examined_is_not_guessed() -> N
     assert choice.others[GPU.id] == "not asked"
 
 
+def test_which_device_is_the_first_is_not_guessed_by_addresses() -> None:
+    bare, other = replace(GPU, indices={}), replace(OTHER, indices={})
+    choice = vllm_choice((CPU, bare, other), ROCM, "amd")
+    assert choice.id is None
+    assert choice.reason == (
+        "vLLM 0.17.0+rocm721 takes the first device in the order of its runtime, in which nothing here tells them"
+    )
+    assert choice.others[GPU.id] == "whether it is the first for its runtime is not known"
+    untold = (
+        "with the build for amd vLLM would take the first in the order of its runtime, in which nothing here tells them"
+    )
+    assert vllm_choice((bare, other), None, None).others == {GPU.id: untold, OTHER.id: untold}
+    assert vllm_choice((bare, replace(OTHER, indices={"hip": 1})), ROCM, "amd").id is None
+    assert vllm_choice((bare, OTHER), ROCM, "amd").id == OTHER.id
+
+
+def test_the_only_device_that_can_be_used_needs_no_number() -> None:
+    choice = vllm_choice((CPU, replace(GPU, indices={})), ROCM, "amd")
+    assert choice.id == GPU.id
+    assert choice.reason.endswith("takes the only one that can be used")
+
+
 def test_without_vllm_each_device_tells_which_build_would_take_it() -> None:
     choice = vllm_choice((CPU, GPU, OTHER), None, None)
     assert (choice.id, choice.reason) == (None, "vLLM is not installed; this machine would need the build for amd")

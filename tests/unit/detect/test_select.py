@@ -57,6 +57,24 @@ def test_the_default_choice_says_why_no_other_device_was_taken() -> None:
     assert (nothing.id, nothing.others) == (None, {IGPU.id: integrated, BROKEN.id: "because"})
 
 
+def test_no_memory_is_compared_that_is_not_known() -> None:
+    dark, darker = device("0000:06:00.0", "acme", "gpu"), device("0000:07:00.0", "acme", "gpu")
+    choice = default_choice((dark, SMALL, darker))
+    assert choice.id == SMALL.id
+    assert choice.reason == "the usable gpu with most memory, of those whose memory is known"
+    assert choice.others[dark.id] == "how much memory it has is not known, and that of 0000:02:00.0 is"
+    choice = default_choice((darker, dark))
+    assert (choice.id, choice.reason) == (
+        dark.id,
+        "the first usable gpu by its id; how much memory they have is not known",
+    )
+    assert choice.others == {
+        darker.id: "0000:06:00.0 comes first by its id; how much memory they have is not known",
+    }
+    assert default_choice((dark, CPU)).reason == "the only usable gpu"
+    assert default_choice((SMALL, LARGE)).reason == "the usable gpu with most memory"
+
+
 def test_an_integrated_gpu_is_taken_by_name_only() -> None:
     assert default_device((IGPU,)) is None
     assert select_device((IGPU, CPU), "0000:00:02.0", MANAGER) == IGPU
