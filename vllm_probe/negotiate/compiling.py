@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_probe.core.config import Compile
+from vllm_probe.negotiate.predict import Roofline
 from vllm_probe.negotiate.sizing import Sized
+
+_LAUNCH_SHARE = 0.2  # of a step; recorded graphs pay off above it
 
 
 def choices_of(chosen: Sized) -> dict[str, dict[str, Any]]:
@@ -36,5 +39,10 @@ def compile_of(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> Compile:
         reason = "bench saw no gain" if choices else "no bench tried it"
     else:
         shown = ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in gains.items() if ratio)
-        return Compile(enabled=True, mode="default", backend=backend, reason=f"bench saw a gain: {shown or backend}")
+        reason = f"bench saw a gain: {shown or backend}"
+        share = Roofline(case, chosen.candidate, chosen.shape).launch_share()
+        if case.device["has_graphs"] and share > _LAUNCH_SHARE:
+            reason += f"; launches are {share:.0%} of a step, which recorded graphs save"
+            return Compile(enabled=True, mode="reduce-overhead", backend=backend, reason=reason)
+        return Compile(enabled=True, mode="default", backend=backend, reason=reason)
     return Compile(enabled=False, mode=None, backend=None, reason=reason)

@@ -71,6 +71,12 @@ class Roofline:
             return alone
         return alone + self.step_s() + (work.concurrency - 1) / 2 * float(law["burst"]) * self.prompt_s()
 
+    def launch_share(self) -> float:
+        """Share of the shortest step of the workload that launches take: a decode step, else the prompt of one text."""
+        if self.case.workload.output_len:
+            return self._fixed_s(self.shape.seqs) / self.step_s()
+        return self._fixed_s(self.case.workload.input_len) / self.prompt_s()
+
     def _fixed_s(self, rows: int) -> float:
         """Seconds of a step of `rows` tokens that are neither arithmetic nor reading."""
         law, layers = self.law, self.case.spec.num_layers

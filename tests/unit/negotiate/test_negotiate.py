@@ -234,6 +234,15 @@ def test_the_bundled_runtime_compiles_where_bench_saw_a_gain() -> None:
     assert config(EMBEDDING, untried).compile.reason == "no bench tried it"
 
 
+def test_graphs_are_recorded_where_launches_take_over_a_fifth_of_a_step() -> None:
+    won = {"rope": {"bf16": {"implementation": "inductor", "second": "rope", "ratio": 2.5}}}
+    small = config(EMBEDDING, H100 | {"primitives": won}, input_len=64).compile
+    assert (small.enabled, small.mode) == (True, "reduce-overhead")
+    assert "of a step, which recorded graphs save" in small.reason
+    large = config(EMBEDDING, H100 | {"primitives": won}, input_len=32_000).compile
+    assert (large.enabled, large.mode) == (True, "default")
+
+
 def test_eager_execution_has_no_graphs_and_no_compiler() -> None:
     eager = config(QWEN3_8B, H100, engine="vllm", pins={"enforce_eager": True})
     assert (eager.compile.enabled, eager.budget.graph_bytes) == (False, 0)
