@@ -34,8 +34,8 @@ class Candidate:
         requires: what must be obtained first.
         doubts: what the tables are not sure of.
         refusal: why it may not be chosen, null if it may.
-        unmeasured: why its speed is only derived, from narrower weights in a wider product; it may then be chosen for
-            its size alone. Null where the descriptor has its rate.
+        unmeasured: why its speed is only derived, from narrower weights in a wider product; it is then offered and not
+            chosen. Null where the descriptor has its rate.
     """
 
     dtype: str

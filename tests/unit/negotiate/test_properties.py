@@ -78,12 +78,13 @@ def test_a_faster_int8_never_moves_the_choice_away_from_int8(
     st.sampled_from([RTX, ASCEND, CPU, H100]),
     st.sampled_from(["fp16", "bf16", "fp32", "int8", "int4", "fp8_e4m3"]),
     st.sampled_from(["bundled", "vllm"]),
+    objectives,
 )
 def test_a_format_that_the_descriptor_lacks_is_never_in_the_config(
-    spec: ModelSpec, document: dict[str, Any], removed: str, engine: Any
+    spec: ModelSpec, document: dict[str, Any], removed: str, engine: Any, objective: Objective
 ) -> None:
     units = {word: unit for word, unit in document["compute_units"].items() if word != removed}
-    found = config(spec, document | {"compute_units": units}, engine=engine)
+    found = config(spec, document | {"compute_units": units}, engine=engine, objective=objective)
     if units:
         assert COMPUTED.get(found.quantization) != removed
     if {"bf16", "fp16", "fp32"} & set(units):
