@@ -131,6 +131,7 @@ def test_a_card_that_is_not_listed_has_no_row(name: str) -> None:
     [
         ("0.19.0", 79.19, "sm_90", 8192, 1024), ("0.19.0", 79.15, "sm_80", 2048, 256),
         ("0.33", 191.98, "gfx942", 16384, 1024),
+        ("0.28", 191.98, "gfx942", 8192, 1024),
         ("0.33", 23.64, "sm_89", 2048, 256), ("0.6.3", 79.19, "sm_90", 2048, 256), ("0.30", 119.6, "sm_121", 2048, 256),
     ],
 )  # fmt: skip
@@ -151,6 +152,6 @@ def test_a_step_holds_to_the_patch_release(version: str, value: str) -> None:
 
 
 def test_the_default_share_is_that_of_the_version() -> None:
-    assert [band("vllm", version)[1]["utilization"] for version in ("0.11", "0.19.0", "0.22", "0.33")] == [
+    assert [band("vllm", version)[1]["utilization"] for version in ("0.11", "0.19.0", "0.20.0", "0.33")] == [
         0.9, 0.9, 0.92, 0.92,
     ]  # fmt: skip
