@@ -1,0 +1,64 @@
+"""`negotiate FILE.gguf` sizes the file as it is, and says which engine takes it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.unit.models.folders import QWEN3, write
+from tests.unit.models.gguf_files import model
+from tests.unit.models.test_gguf_model import NORMED, TABLE, common
+
+ON_CPU = ("--capability", "cpu.json")
+
+
+@pytest.fixture
+def tiny(cli: Cli) -> str:
+    """The name of a file in the folder of these tests."""
+    tensors: dict[str, Any] = {
+        "blk.0.ffn_down.weight": ("Q4_K", (1024, 4096)),
+        "blk.1.ffn_down.weight": ("Q6_K", (1024, 4096)),
+    }
+    write(Path(), {"tiny.gguf": model("qwen3", common(QWEN3), TABLE | NORMED | tensors)})
+    return "tiny.gguf"
+
+
+def test_the_weights_are_those_of_the_file_and_the_plug_in_is_named(cli: Cli, tiny: str) -> None:
+    ended = cli("negotiate", tiny, *ON_CPU, "--engine", "vllm", "--json")
+    config = json.loads(ended.out)
+    assert ended.code == 0
+    weights = 2 * 32 * 64 + 4 * 8 + 1024 * 16 * 144 + 1024 * 16 * 210
+    assert weights <= config["budget"]["weights_bytes"] <= weights + (12 << 20)
+    assert (config["quantization"], config["model"]) == ("gguf", str(Path("tiny.gguf").resolve()))
+    assert any("gguf" in warning.lower() for warning in config["warnings"])
+
+
+def test_the_bundled_runtime_refuses_it_by_name_with_the_way_out(cli: Cli, tiny: str) -> None:
+    ended = cli("negotiate", tiny, *ON_CPU)
+    assert "the bundled runtime does not load GGUF files yet" in " ".join(ended.err.split())
+    served = cli("serve", tiny)
+    assert served.code == 3
+    assert "does not load GGUF files yet [unsupported-model]" in served.err
+    assert "vllm-gguf-plugin" in served.err
+
+
+def test_a_damaged_file_is_an_error_of_the_user(cli: Cli) -> None:
+    write(Path(), {"bad.gguf": b"GGUF\3\0\0\0"})
+    ended = cli("negotiate", "bad.gguf", *ON_CPU)
+    assert ended.code == 2
+    assert "in the middle of a value [invalid-model]" in ended.err
+
+
+def test_nothing_heavy_is_imported_for_it(tiny: str) -> None:
+    program = (
+        "import sys; from vllm_probe.cli.main import main\n"
+        f"code = main(['negotiate', {tiny!r}, '--capability', 'cpu.json', '--json'])\n"
+        "heavy = {'torch', 'numpy', 'gguf', 'transformers', 'rich', 'jsonschema', 'onnx', 'fastapi'}\n"
+        "sys.exit(code or len(heavy & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
