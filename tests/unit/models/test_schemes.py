@@ -165,7 +165,7 @@ def test_what_a_list_leaves_alone_keeps_its_bits(
 
 
 def test_an_expression_for_each_layer_of_a_large_model_is_compared() -> None:
-    dynamic = {rf"-:.*layers\.{layer}\..*self_attn.*": {} for layer in range(47)}
+    dynamic: dict[str, object] = {rf"-:.*layers\.{layer}\..*self_attn.*": {} for layer in range(47)}
     spec = parse({"quant_method": "gptq", "dynamic": dynamic}, MOE | {"num_hidden_layers": 94})
     assert spec.stored_bits == {"attention": pytest.approx((4.15625 + 16) / 2)}
 
