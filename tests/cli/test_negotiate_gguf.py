@@ -40,9 +40,9 @@ def test_the_weights_are_those_of_the_file_and_the_plug_in_is_named(cli: Cli, ti
 def test_the_bundled_runtime_refuses_it_by_name_with_the_way_out(cli: Cli, tiny: str) -> None:
     ended = cli("negotiate", tiny, *ON_CPU)
     assert "the bundled runtime does not load GGUF files yet" in " ".join(ended.err.split())
-    served = cli("serve", tiny)
-    assert served.code == 3
-    assert "does not load GGUF files yet [unsupported-model]" in served.err
+    for served in (cli("serve", tiny, "--dry-run"), cli("serve", tiny)):
+        assert served.code == 3
+        assert "does not load GGUF files yet [unsupported-model]" in served.err
     assert "vllm-gguf-plugin" in served.err
 
 

@@ -6,7 +6,7 @@ from vllm_probe.api.exporting import export
 from vllm_probe.api.looking import descriptors, discover, doctor, inventory, open_host, search
 from vllm_probe.api.measuring import bench
 from vllm_probe.api.negotiating import negotiate, next_step, refusal
-from vllm_probe.api.serving import admitted, compiling, load_runtime, serve, serving_adapter, serving_config
+from vllm_probe.api.serving import admitted, compiling, load_runtime, rehearse, serve, serving_config
 from vllm_probe.api.serving_vllm import serve_vllm, vllm_run
 
 __all__ = [
@@ -25,11 +25,11 @@ __all__ = [
     "next_step",
     "open_host",
     "refusal",
+    "rehearse",
     "scaffold_adapter",
     "search",
     "serve",
     "serve_vllm",
-    "serving_adapter",
     "serving_config",
     "vllm_run",
 ]

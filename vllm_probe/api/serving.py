@@ -106,6 +106,21 @@ def load_runtime(
     return Engine.load(config, spec, adapter, progress, load_format=load_format)
 
 
+def rehearse(config: "RuntimeConfig", host: "Host", *, load_format: "LoadFormat" = "auto") -> None:
+    """Refuses what `load_runtime` would refuse before it loads or downloads anything.
+
+    Raises:
+        UnsupportedModel: the bundled engine cannot run the model.
+        DeviceUnavailable: its device cannot be served from.
+        BadUsage: limits that contradict each other.
+    """
+    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.runtime.executor.admission import check_runnable
+
+    spec = resolve_model(config.model, host, for_serving=load_format != "dummy")
+    check_runnable(config, spec, serving_adapter(config, host).device, "dummy")
+
+
 def serving_adapter(config: "RuntimeConfig", host: "Host") -> "TorchAdapter":
     """The adapter of the device that `config` is for, not opened.
 

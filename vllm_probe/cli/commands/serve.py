@@ -95,7 +95,7 @@ def serve(
             return 0
         return api.serve_vllm(run, terminal.host, api_key=api_key)
     if dry_run:
-        api.serving_adapter(config, terminal.host)
+        api.rehearse(config, terminal.host, load_format=load_format)
         terminal.emit(config, as_json=False, renderer="config")
         terminal.say(f"would load {config.model} on {config.device} and listen on http://{host}:{port}")
         return 0
