@@ -99,14 +99,30 @@ def test_a_library_without_a_function_names_nothing_and_a_runtime_without_one_do
 
 
 @pytest.mark.usefixtures("loaded")
-@pytest.mark.parametrize("function", ["amdsmi_init", "amdsmi_get_gpu_asic_info"])
-def test_a_library_that_crashes_or_hangs_is_left_alone(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"FAKE_{function}", "crash")
+def test_a_library_that_crashes_or_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_amdsmi_init", "crash")
     with pytest.raises(LibraryUnavailable, match="killed by signal 11"):
         answer("names")
-    monkeypatch.setenv(f"FAKE_{function}", "hang")
+    monkeypatch.setenv("FAKE_amdsmi_init", "hang")
     with pytest.raises(LibraryTimeout):
         answer("names", 1.0)
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("fault", ["crash", "hang"])
+@pytest.mark.parametrize(
+    ("function", "devices"),
+    [
+        ("amdsmi_get_gpu_device_bdf", [BOTH[0]]),
+        ("amdsmi_get_gpu_asic_info", [BOTH[0]]),
+        ("amdsmi_shut_down", BOTH),
+    ],
+)
+def test_a_card_over_which_the_library_crashes_or_hangs_leaves_the_others_their_names(
+    function: str, devices: list[dict[str, str]], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"FAKE_{function}", fault)
+    assert answer("names", 6)["devices"] == devices
 
 
 @pytest.mark.usefixtures("loaded")
@@ -190,6 +206,18 @@ def test_pyamdgpuinfo_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LibraryUnavailable, match="/dev/dri/"):
         answer("live")
+
+
+@pytest.mark.parametrize("fault", ["raise RuntimeError('no')", "__import__('os').abort()"])
+def test_a_card_that_pyamdgpuinfo_fails_over_leaves_the_others_their_values(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module(tmp_path, "return 2")
+    path = tmp_path / "pyamdgpuinfo" / "__init__.py"
+    path.write_text(path.read_text().replace("return Card()", f"if number == 0: {fault}\n    return Card()"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    first, second = answer("live")["devices"]
+    assert (first, second["utilization"]) == ({}, 25)
 
 
 def test_pyamdgpuinfo_is_not_asked_about_a_recording() -> None:

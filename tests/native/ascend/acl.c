@@ -1,4 +1,5 @@
-/* A libascendcl.so that shows FAKE_count devices, three where it is not set; FAKE_<function> as in dcmi.c.
+/* A libascendcl.so that shows FAKE_count devices, three where it is not set; FAKE_<function> as in dcmi.c,
+ * and FAKE_second for the device 1 alone.
  *
  * It gives 0 and 0 with status 0 for HBM on devices that have none, and aborts when the process ends, as some do.
  */
@@ -40,7 +41,7 @@ int aclGetDeviceCapability(uint32_t device, int kind, int64_t *to) {
     return 0;
 }
 #endif
-int aclrtSetDevice(int32_t device) { SAY(aclrtSetDevice); current = device; return 0; }
+int aclrtSetDevice(int32_t device) { SAY(aclrtSetDevice); if (device == 1) SAY(second); current = device; return 0; }
 int aclrtGetMemInfo(int kind, size_t *free_, size_t *total) {
     SAY(aclrtGetMemInfo);
     if (current < 0) return 107002;

@@ -145,6 +145,36 @@ def test_a_lost_chip_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(("fault", "how"), [("crash", "was killed by signal 6"), ("hang", "did not return within")])
+def test_a_chip_over_which_dcmi_fails_leaves_the_others_their_facts(
+    fault: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_chip", fault)
+    monkeypatch.setenv("FAKE_count", "0")
+    found = {device.id: device for device in probe(machine()).devices}
+    assert found[FIRST_DUO].memory.reported_bytes == 44280 * MIB
+    assert found[SECOND_DUO].details["health"] == "warning"
+    assert (found[FIRST].usable, found[FIRST].verdict.code) == (False, "unusable")
+    assert f"DCMI fails over it: asking for the address of card 0 chip 0 {how}" in found[FIRST].verdict.reason
+
+
+@pytest.mark.usefixtures("loaded")
+def test_one_over_which_dcmi_fails_at_its_state_keeps_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_dcmi_get_device_hbm_info", "crash")
+    first, second, _ = asked("lib:read")["devices"]
+    assert (first["id"], first["phy"]) == ("0001:c1:00.0", 6)
+    assert first["silent"].startswith("asking for the state of card 0 chip 0 was killed by signal 6")
+    assert "silent" in second
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_device_that_acl_cannot_be_set_to_costs_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_second", "crash")
+    first, second, third = asked("acl:memory")["devices"]
+    assert (first["total"], second, third["total"]) == (8000, {}, 8000)
+
+
+@pytest.mark.usefixtures("loaded")
 def test_the_health_of_a_driver_that_fails_is_that_all_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_dcmi_init", "-8020")
     assert asked("lib:health") == {"lost": "the device is occupied", "devices": {}}
@@ -216,12 +246,9 @@ def test_a_machine_is_judged_by_both_libraries() -> None:
 
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize("how", ["hang", "crash"])
-@pytest.mark.parametrize("function", ["dcmi_init", "dcmi_get_device_health"])
-def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(
-    how: str, function: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "DCMI_S", 2.0)
-    monkeypatch.setenv(f"FAKE_{function}", how)
+    monkeypatch.setenv("FAKE_dcmi_init", how)
     monkeypatch.setenv("FAKE_count", "2")
     begin = time.monotonic()
     answer = probe(machine())
@@ -230,6 +257,17 @@ def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(
     assert [device.memory.reported_bytes for device in answer.devices] == [8000, 8000]
     expected = "DCMI did not answer within 2 s" if how == "hang" else "DCMI was killed by signal 6"
     assert expected in answer.unknown["/0/details/health"]
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("how", ["hang", "crash"])
+def test_a_dcmi_that_fails_over_every_chip_leaves_the_word_of_acl(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_dcmi_get_device_health", how)
+    answer = probe(machine())
+    assert [device.verdict.code for device in answer.devices] == ["limited"] * 3
+    assert [device.memory.reported_bytes for device in answer.devices] == [8000] * 3
+    assert "CANN works although DCMI fails over it" in answer.devices[0].verdict.reason
+    assert answer.unknown["/0/details/health"].startswith("DCMI: asking for the state of card 3 chip 0")
 
 
 @pytest.mark.usefixtures("loaded")

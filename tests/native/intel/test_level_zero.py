@@ -132,7 +132,7 @@ def test_a_status_of_initialisation_is_the_verdict(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("loaded")
 def test_a_driver_that_crashes_costs_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_ZE", "crash")
+    monkeypatch.setenv("FAKE_ZE", "init-crash")
     with pytest.raises(LibraryUnavailable, match="killed by signal 11"):
         report()
     integrated, card = devices()
@@ -143,7 +143,7 @@ def test_a_driver_that_crashes_costs_its_own_answer(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("loaded")
 def test_a_driver_that_hangs_costs_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_ZE", "hang")
+    monkeypatch.setenv("FAKE_ZE", "init-hang")
     monkeypatch.setattr(asking, "_TIMEOUT_S", 1.0)
     with pytest.raises(LibraryTimeout):
         LocalHost().isolated(READ, 1.0)
@@ -152,6 +152,25 @@ def test_a_driver_that_hangs_costs_its_timeout(monkeypatch: pytest.MonkeyPatch) 
     assert time.monotonic() - began < 10
     assert (card.name, card.usable, card.verdict.code) == ("Intel Arc B580", False, "unknown")
     assert "did not answer within 1 s" in card.verdict.reason
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("card-crashes", "asking for device 1 was killed by signal 11"),
+        ("card-hangs", "asking for device 1 did not return within"),
+        ("address-crashes", "asking for the address of device 1 was killed by signal 11"),
+    ],
+)
+def test_a_card_over_which_level_zero_fails_leaves_the_others_their_facts(
+    mode: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_ZE", mode)
+    integrated, card = devices()
+    assert (integrated.usable, integrated.details["compute_units"]) == (True, 160)
+    assert (card.usable, card.verdict.code, card.name) == (False, "unusable", "Intel Arc B580")
+    assert f"Level Zero lists it and fails over it: {reason}" in card.verdict.reason
 
 
 @pytest.mark.skipif(

@@ -25,8 +25,8 @@ static int wrong(const char *what) {
 }
 
 int zeInit(uint32_t flags) {
-    if (wrong("crash")) *(volatile int *)0 = 0;
-    if (wrong("hang")) for (;;) sleep(1);
+    if (wrong("init-crash")) *(volatile int *)0 = 0;
+    if (wrong("init-hang")) for (;;) sleep(1);
     if (wrong("noise")) (void)!write(1, "noise\n", 6);
     return flags != 1 ? INVALID : wrong("lost") ? LOST : 0;
 }
@@ -55,6 +55,8 @@ int zeDeviceGetProperties(void *of, device_t *out) {
     long number = (char *)of - devices;
     if (number < 0 || number > 2 || out->stype != 3) return INVALID;
     if (wrong("fields")) return UNSUPPORTED;
+    if (number == 1 && wrong("card-crashes")) *(volatile int *)0 = 0;
+    if (number == 1 && wrong("card-hangs")) for (;;) sleep(1);
     *out = (device_t){.stype = 3, .next = out->next, .type = number == 0 ? 5 : 1, .vendor = 0x8086};
     out->device = number == 1 ? 0xe20b : 0x4682;
     out->flags = number == 2;
@@ -65,8 +67,13 @@ int zeDeviceGetProperties(void *of, device_t *out) {
 }
 
 #ifndef OLD
+static int lost(void *of) {
+    if (of == devices + 1 && wrong("address-crashes")) *(volatile int *)0 = 0;
+    return 0;
+}
+
 int zeDevicePciGetPropertiesExt(void *of, pci_t *out) {
-    if (out->stype != 0x10008) return INVALID;
+    if (out->stype != 0x10008 || lost(of)) return INVALID;
     out->bus = of == devices + 1 ? 3 : 0; out->device = of == devices + 1 ? 0 : 2;
     return wrong("fields") ? UNSUPPORTED : 0;
 }

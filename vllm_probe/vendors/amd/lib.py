@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_uint32, c_uint64, c_void_p, create_string_buffer
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -51,14 +52,15 @@ def names(host: Host) -> dict[str, Any]:
     if status:
         return {"status": status, "devices": []}
     try:
-        devices = [_named(library, handle) for socket in _sockets(library) for handle in _processors(library, socket)]
+        handles = [handle for socket in _sockets(library) for handle in _processors(library, socket)]
+        devices = [_named(host, library, number, handle) for number, handle in enumerate(handles)]
     finally:
-        _succeeds(library, "amdsmi_shut_down")
+        _part(host, "amdsmi_shut_down", lambda: {"done": _succeeds(library, "amdsmi_shut_down")})
     return {"status": 0, "devices": [device for device in devices if len(device) > 1]}
 
 
 def live(host: Host) -> dict[str, Any]:
-    """`{"devices": [...]}`: what pyamdgpuinfo reads now of each card; no value where it raises.
+    """`{"devices": [...]}`: what pyamdgpuinfo reads now of each card; no value where it raises, hangs or crashes.
 
     Raises:
         LibraryUnavailable: it is not installed, finds no /dev/dri, or `host` is not the machine that it would read.
@@ -67,13 +69,29 @@ def live(host: Host) -> dict[str, Any]:
         raise LibraryUnavailable("pyamdgpuinfo reads no recording", hint="leave out --replay")
     try:
         module = import_module("pyamdgpuinfo")
-        cards = [module.get_gpu(number) for number in range(min(module.detect_gpus(), _MOST))]
+        count = min(module.detect_gpus(), _MOST)
     except (ImportError, OSError, RuntimeError) as error:
         raise LibraryUnavailable(f"pyamdgpuinfo: {error}", hint="sysfs is read in its place") from error
-    return {"devices": [dict(_readings(card)) for card in cards]}
+    asked = {number: partial(_readings, module, number) for number in range(count)}
+    return {"devices": [_part(host, f"asking for GPU {number}", ask) for number, ask in asked.items()]}
 
 
-def _readings(card: Any) -> Iterator[tuple[str, Any]]:
+def _part(host: Host, name: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `ask` gives, nothing where the library hangs or crashes in it."""
+    try:
+        return host.attempt(name, ask)
+    except LibraryUnavailable:
+        return {}
+
+
+def _readings(module: Any, number: int) -> dict[str, Any]:
+    try:
+        return dict(_values(module.get_gpu(number)))
+    except (OSError, RuntimeError):
+        return {}
+
+
+def _values(card: Any) -> Iterator[tuple[str, Any]]:
     questions: dict[str, Callable[[], Any]] = {
         "id": lambda: card.pci_slot,
         "vram_used": lambda: int(card.query_vram_usage()),
@@ -129,17 +147,28 @@ def _processors(library: Library, socket: c_void_p) -> list[c_void_p]:
     return [] if status else [c_void_p(handle) for handle in handles]
 
 
-def _named(library: Library, handle: c_void_p) -> dict[str, str]:
-    """One question that fails, or a function that is missing, costs its own answer only."""
-    device = {}
-    place, info = c_uint64(), create_string_buffer(_ASIC_INFO_BYTES)
-    if _succeeds(library, "amdsmi_get_gpu_device_bdf", handle, byref(place)):
-        value = place.value
-        device["id"] = f"{value >> 16:04x}:{value >> 8 & 0xFF:02x}:{value >> 3 & 31:02x}.{value & 7}"
-    if _succeeds(library, "amdsmi_get_gpu_asic_info", handle, info):
-        name = printed.name(info.value[:_NAME_BYTES].decode("utf-8", "replace"))
-        device |= {"name": name} if name else {}
+def _named(host: Host, library: Library, number: int, handle: c_void_p) -> dict[str, str]:
+    """One question that fails, hangs or crashes, or a function that is missing, costs its own answer only."""
+    questions = {"address": partial(_address, library, handle), "name": partial(_name, library, handle)}
+    device: dict[str, str] = {}
+    for what, ask in questions.items():
+        device |= _part(host, f"asking for the {what} of GPU {number}", ask)
     return device
+
+
+def _address(library: Library, handle: c_void_p) -> dict[str, str]:
+    place = c_uint64()
+    if not _succeeds(library, "amdsmi_get_gpu_device_bdf", handle, byref(place)):
+        return {}
+    value = place.value
+    return {"id": f"{value >> 16:04x}:{value >> 8 & 0xFF:02x}:{value >> 3 & 31:02x}.{value & 7}"}
+
+
+def _name(library: Library, handle: c_void_p) -> dict[str, str]:
+    info = create_string_buffer(_ASIC_INFO_BYTES)
+    found = _succeeds(library, "amdsmi_get_gpu_asic_info", handle, info)
+    name = printed.name(info.value[:_NAME_BYTES].decode("utf-8", "replace")) if found else None
+    return {"name": name} if name else {}
 
 
 def _succeeds(library: Library, symbol: str, *arguments: object) -> bool:

@@ -5,7 +5,9 @@ count of devices make no context. `memory` does, one device after the other, so 
 nothing else tells the memory.
 """
 
+from collections.abc import Callable
 from ctypes import byref, c_int32, c_int64, c_size_t, c_uint32
+from functools import partial
 from typing import Any, TypeAlias
 
 from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
@@ -40,7 +42,7 @@ def read(host: Host) -> Record:
     count = c_uint32()
     counted = _try(library, "aclrtGetDeviceCount", byref(count))
     if counted == 0:
-        report["devices"] = [_cores(library, device) for device in range(min(count.value, _MOST))]
+        report["devices"] = [_of_device(host, library, _cores, device) for device in range(min(count.value, _MOST))]
     version = _version(library)
     return report | ({"version": version} if version else {}) | ({"count_status": counted} if counted else {})
 
@@ -59,7 +61,15 @@ def memory(host: Host) -> Record:
     count = c_uint32()
     counted = _try(library, "aclrtGetDeviceCount", byref(count))
     number = min(count.value, _MOST) if counted == 0 else 0
-    return {"devices": [_sizes(library, device) for device in range(number)]}
+    return {"devices": [_of_device(host, library, _sizes, device) for device in range(number)]}
+
+
+def _of_device(host: Host, library: Library, ask: Callable[[Library, int], Record], device: int) -> Record:
+    """What `ask` tells, nothing where ACL hangs or crashes over the device."""
+    try:
+        return host.attempt(f"asking for device {device}", partial(ask, library, device))
+    except LibraryUnavailable:
+        return {}
 
 
 def _sizes(library: Library, device: int) -> Record:

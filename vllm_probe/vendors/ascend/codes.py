@@ -20,7 +20,7 @@ NOT_PERMITTED, INNER_ERROR, NO_FUNCTION = -8002, -8005, -99998
 
 _LOG = "see `sudo dmesg | grep -i -E 'davinci|devdrv'` on the host"
 _GROUP = 'run `sudo usermod -aG HwHiAiUser "$USER"` on the host and log in again'
-_REBOOT = f"reboot; {_LOG}"
+REBOOT = f"reboot; {_LOG}"
 
 DCMI = {
     -8001: Meaning("DCMI refuses the question"),
@@ -31,12 +31,12 @@ DCMI = {
         "DCMI cannot be initialised: the driver is not loaded, this user may not use it, or a reboot is due",
         f"reboot where driver or firmware were upgraded; else see `lsmod | grep drv_pcie_host`, and {_GROUP}; {_LOG}",
     ),
-    -8006: Meaning("the driver did not answer in time", _REBOOT),
+    -8006: Meaning("the driver did not answer in time", REBOOT),
     -8007: Meaning("the driver knows no device of that number"),
     -8008: Meaning("the driver does not find the device", _LOG),
     -8009: Meaning("the driver refuses a call", _LOG),
-    -8010: Meaning("nothing can be sent to the device", _REBOOT),
-    -8011: Meaning("the device does not answer", _REBOOT),
+    -8010: Meaning("nothing can be sent to the device", REBOOT),
+    -8011: Meaning("the device does not answer", REBOOT),
     -8012: Meaning("the device is not ready yet", f"wait until it has started; {_LOG}"),
     -8013: Meaning("the driver does not tell it inside a container", "run the same on the host"),
     -8015: Meaning("a reset of the device failed", "power the machine off and on"),

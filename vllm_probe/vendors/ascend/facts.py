@@ -64,6 +64,8 @@ def _reasons(source: str, record: Mapping[str, Any]) -> dict[str, str]:
     failed = record.get("failed", {})
 
     def why(name: str) -> str:
+        if "silent" in record:
+            return f"{source}: {record['silent']}"
         status = record.get("status", failed.get(name))
         return f"{source}: {dcmi_meaning(status).text}" if status else f"{source} does not tell it"
 

@@ -2,11 +2,13 @@
 
 The report is `{"status": 0, "driver", "devices": [...]}`, with a `status` that is not 0 where DCMI cannot be
 initialised. A device has `card` and `chip`, `chips` (how many the card has), the values that DCMI gave, and `failed`:
-name of a value to the status in its place; `status` where the driver knows nothing of it.
+name of a value to the status in its place; `status` where the driver knows nothing of it; `silent` (why) where DCMI
+hangs or crashes over it.
 """
 
 from collections.abc import Callable, Iterable
 from ctypes import byref, c_int
+from functools import partial
 from typing import Any, TypeAlias
 
 from vllm_probe.core.errors import LibraryUnavailable
@@ -20,6 +22,7 @@ from vllm_probe.vendors.layer0 import asleep, bus_devices
 Record: TypeAlias = dict[str, Any]
 
 _MOST_CARDS, _MOST_CHIPS = 64, 16
+_IDENTITY = frozenset({"pci", "logic", "phy"})
 _GROUPS = ("chip_info", "pci", "memory_info")
 """Questions that answer with several values at once."""
 
@@ -53,8 +56,8 @@ def health(host: Host) -> Record:
 
 
 def _moment(device: Record) -> Record:
-    if "status" in device or device.get("health") == "offline":
-        return {"lost": dcmi_meaning(device.get("status", -8012)).text}
+    if {"status", "silent"} & device.keys() or device.get("health") == "offline":
+        return {"lost": device.get("silent") or dcmi_meaning(device.get("status", -8012)).text}
     memory = device.get("memory")
     sizes = {"free_bytes": memory["total"] - memory["used"], "used_bytes": memory["used"]} if memory else {}
     kept = {name: device[name] for name in LIVE if name in device and name not in {*_GROUPS, "phy"}}
@@ -70,15 +73,15 @@ def _session(host: Host, fields: dict[str, Question]) -> Record:
             return {"status": refused.status}
     known = _answers({"driver": lambda: dcmi.text("dcmi_get_driver_version")})
     try:
-        places = list(_places(dcmi))
+        places = list(_places(host, dcmi))
     except Refused as refused:
         if refused.status == NO_FUNCTION:
             raise LibraryUnavailable("DCMI of this driver cannot list its cards", hint="look at npu-smi") from refused
         return {"status": refused.status}
-    return {"status": 0, **known, "devices": [_device(dcmi, *place, fields) for place in places]}
+    return {"status": 0, **known, "devices": _devices(host, dcmi, places, fields)}
 
 
-def _places(dcmi: Dcmi) -> Iterable[tuple[Place, int]]:
+def _places(host: Host, dcmi: Dcmi) -> Iterable[tuple[Place, int]]:
     """Card and chip of each NPU, and how many chips its card has."""
     count, cards = c_int(), (c_int * _MOST_CARDS)()
     dcmi.call("dcmi_get_card_list dcmi_get_card_num_list", byref(count), cards, _MOST_CARDS)
@@ -86,31 +89,60 @@ def _places(dcmi: Dcmi) -> Iterable[tuple[Place, int]]:
     listed = cards[:number]
     for card in listed if len(set(listed)) == number else range(number):  # a recording by hand has the count alone
         try:
-            chips = dcmi.number("dcmi_get_device_num_in_card", card)
-        except Refused:
-            chips = 1
-        for chip in range(max(min(chips, _MOST_CHIPS), 1)):
-            if _is_npu(dcmi, (card, chip)):
-                yield (card, chip), chips
+            chips, npus = host.attempt(f"asking for the chips of card {card}", partial(_chips, dcmi, card))
+        except LibraryUnavailable:
+            chips, npus = 1, [0]
+        for chip in npus:
+            yield (card, chip), chips
+
+
+def _chips(dcmi: Dcmi, card: int) -> tuple[int, list[int]]:
+    """How many chips the card has, and those that are no management controller and no processor."""
+    try:
+        chips = dcmi.number("dcmi_get_device_num_in_card", card)
+    except Refused:
+        chips = 1
+    return chips, [chip for chip in range(max(min(chips, _MOST_CHIPS), 1)) if _is_npu(dcmi, (card, chip))]
 
 
 def _is_npu(dcmi: Dcmi, place: Place) -> bool:
-    """False for a card's management controller and processor."""
     try:
         return dcmi.number("dcmi_get_device_type", *place) == 0
     except Refused:
         return True
 
 
-def _device(dcmi: Dcmi, place: Place, chips: int, fields: dict[str, Question]) -> Record:
-    known = _answers({name: _asking(question, dcmi, place) for name, question in fields.items()})
+def _devices(host: Host, dcmi: Dcmi, places: Iterable[tuple[Place, int]], fields: dict[str, Question]) -> list[Record]:
+    """All addresses before the rest, so that a chip over which DCMI hangs or crashes is known by its address."""
+    found: list[Record] = [{"card": card, "chip": chip, "chips": chips} for (card, chip), chips in places]
+    for what, names in (("address", fields.keys() & _IDENTITY), ("state", fields.keys() - _IDENTITY)):
+        questions = {name: fields[name] for name in fields if name in names}
+        found = [_told(host, dcmi, device, what, questions) for device in found]
+    return [_lost(device, fields) for device in found]
+
+
+def _told(host: Host, dcmi: Dcmi, device: Record, what: str, questions: dict[str, Question]) -> Record:
+    card, chip = device["card"], device["chip"]
+    asked = {name: _asking(question, dcmi, (card, chip)) for name, question in questions.items()}
+    if "silent" in device:
+        return device
+    try:
+        told = host.attempt(f"asking for the {what} of card {card} chip {chip}", partial(_answers, asked))
+    except LibraryUnavailable as error:
+        return device | {"silent": str(error)}
+    failed = device.get("failed", {}) | told.pop("failed", {})
     for group in _GROUPS:
-        known |= {key: value for key, value in known.pop(group, {}).items() if value is not None}
-    failed = known.get("failed", {})
+        told |= {key: value for key, value in told.pop(group, {}).items() if value is not None}
+    return device | told | ({"failed": failed} if failed else {})
+
+
+def _lost(device: Record, fields: dict[str, Question]) -> Record:
+    """`device`, of which only a status is left where the driver lists it and tells nothing of it."""
+    failed = device.get("failed", {})
     lost = [status for status in failed.values() if status in LOST]
-    if lost and set(failed) == set(fields):  # the driver lists it and tells nothing of it
-        return {"card": place[0], "chip": place[1], "chips": chips, "status": lost[0]}
-    return {"card": place[0], "chip": place[1], "chips": chips, **known}
+    if not lost or set(failed) != set(fields):
+        return device
+    return {name: device[name] for name in ("card", "chip", "chips")} | {"status": lost[0]}
 
 
 def _asking(question: Question, dcmi: Dcmi, place: Place) -> Callable[[], Any]:

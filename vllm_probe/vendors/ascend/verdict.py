@@ -8,7 +8,7 @@ from vllm_probe.core.device import Device, Verdict
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.ascend import PLUGIN
 from vllm_probe.vendors.ascend.asking import Reports
-from vllm_probe.vendors.ascend.codes import Meaning, acl_meaning, dcmi_meaning
+from vllm_probe.vendors.ascend.codes import REBOOT, Meaning, acl_meaning, dcmi_meaning
 from vllm_probe.vendors.ascend.masks import MASK, node_number
 from vllm_probe.vendors.ascend.places import Unit
 from vllm_probe.vendors.layer0 import node_verdict
@@ -91,6 +91,8 @@ def _of_driver(device: Device, unit: Unit, machine: Machine) -> Verdict | None:
         return _unusable(dcmi_meaning(status, inside=machine.inside))
     if record.get("status"):
         return _unusable(dcmi_meaning(record["status"], inside=machine.inside))
+    if "silent" in record and not _shown_by_acl(device, machine):
+        return _unusable(Meaning(f"DCMI fails over it: {record['silent']}", REBOOT))
     if unit.listed is False:
         return _unusable(_not_given("/dev/davinciN", machine))
     if record.get("health") in {"critical", "offline"}:
@@ -165,6 +167,8 @@ def _limits(unit: Unit, machine: Machine) -> Sequence[str]:
     if machine.reports.status:
         meaning = dcmi_meaning(machine.reports.status)
         found.append(f"CANN works although DCMI fails, so its health is not known: {meaning.text}")
+    if "silent" in record:
+        found.append(f"CANN works although DCMI fails over it, so its health is not known: {record['silent']}")
     if script:
         found.append(f"the loader does not find CANN: run `source {script}` before torch or vLLM")
     if record.get("health") in {"warning", "alarm"}:

@@ -1,7 +1,8 @@
 """Layer 1: Level Zero, which decides whether a GPU can be used. A report in JSON, from a child process.
 
 The report is `{"status": 0, "devices": [...]}`, with the status of zeInit. A device has its `ordinal`, which
-torch.xpu and ZE_AFFINITY_MASK count by, and the values that Level Zero gave; no context is made.
+torch.xpu and ZE_AFFINITY_MASK count by, and the values that Level Zero gave, or `silent`: why there are none, where it
+hangs or crashes over the device; no context is made.
 """
 
 from collections.abc import Callable
@@ -33,8 +34,8 @@ def read(host: Host) -> Record:
     handles = _handles(library)
     if handles is None:
         return {"status": 0}
-    found = [_device(library, driver, device) for driver, device in handles]
-    gpus = [{"ordinal": ordinal, **device} for ordinal, device in enumerate(d for d in found if d.pop("gpu"))]
+    found = _devices(host, library, handles)
+    gpus = [{"ordinal": ordinal, **device} for ordinal, device in enumerate(d for d in found if d.pop("gpu", True))]
     return {"status": 0, "devices": gpus}
 
 
@@ -60,12 +61,32 @@ def _list(call: Callable[[Any, Any], int]) -> list[c_void_p] | None:
     return [c_void_p(handle) for handle in handles[: count.value]]
 
 
-def _device(library: Library, driver: c_void_p, device: c_void_p) -> Record:
+def _devices(host: Host, library: Library, handles: list[tuple[c_void_p, c_void_p]]) -> list[Record]:
+    """All addresses before the rest, so that one over which Level Zero hangs or crashes has its address."""
+    places = [
+        _part(host, f"asking for the address of device {number}", partial(_address, library, device))
+        for number, (_, device) in enumerate(handles)
+    ]
+    return [
+        place | _part(host, f"asking for device {number}", partial(_values, library, *handles[number]))
+        if "silent" not in place
+        else place
+        for number, place in enumerate(places)
+    ]
+
+
+def _part(host: Host, name: str, ask: Callable[[], Record]) -> Record:
+    try:
+        return host.attempt(name, ask)
+    except LibraryUnavailable as error:
+        return {"silent": str(error)}
+
+
+def _values(library: Library, driver: c_void_p, device: c_void_p) -> Record:
     properties = structs.DeviceProperties(stype=structs.DEVICE_PROPERTIES)
     known = _status(lambda: library.call("zeDeviceGetProperties", device, byref(properties))) == 0
     units = properties.numSlices * properties.numSubslicesPerSlice * properties.numEUsPerSubslice
     values: Record = {
-        "id": _address(library, device),
         "name": properties.name.decode("utf-8", "replace").strip() or None,
         "device_id": properties.deviceId or None,
         "integrated": bool(properties.flags & structs.INTEGRATED) if properties.type else None,
@@ -79,12 +100,12 @@ def _device(library: Library, driver: c_void_p, device: c_void_p) -> Record:
     return {"gpu": gpu} | {name: value for name, value in values.items() if value is not None}
 
 
-def _address(library: Library, device: c_void_p) -> str | None:
+def _address(library: Library, device: c_void_p) -> Record:
     pci = structs.PciProperties(stype=structs.PCI_PROPERTIES)
     if _status(lambda: library.call("zeDevicePciGetPropertiesExt", device, byref(pci))) != 0:
-        return None
+        return {}
     found = (pci.domain, pci.bus, pci.device, pci.function)
-    return f"{found[0]:04x}:{found[1]:02x}:{found[2]:02x}.{found[3]:x}" if any(found) else None
+    return {"id": f"{found[0]:04x}:{found[1]:02x}:{found[2]:02x}.{found[3]:x}"} if any(found) else {}
 
 
 def _driver_version(library: Library, driver: c_void_p) -> int | None:

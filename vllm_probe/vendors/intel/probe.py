@@ -76,7 +76,8 @@ def _complete(
     failed = Evidence(id=id_, source=_TOOL, facts=failure)
     found = _informed(host, reading, (*earlier, by_smi, failed))
     device, unknown = facts.with_bandwidth(found)
-    return judged(device, reports, seen=seen, told=bool(by_tool)), unknown
+    silent = next((record["silent"] for record in own if "silent" in record), None)
+    return judged(device, reports, seen=seen, told=bool(by_tool), silent=silent), unknown
 
 
 def _informed(host: Host, reading: Reading, evidence: Sequence[Evidence]) -> Reading:
@@ -134,6 +135,9 @@ def _own(device: Device, records: Sequence[Record], reports: Reports) -> tuple[l
     own = [record for record in records if record.get("id") == device.id]
     if own or not records or all("id" in record for record in records):
         return own, bool(own)
+    silent = [record for record in records if "id" not in record and "silent" in record]
+    if silent and len(records) == reports.gpus:
+        return silent[:1], True
     number = str(device.details.get("pci_id", ""))[5:]
     same = [record for record in records if "id" not in record and _number(record) == number]
     if len(same) == 1:

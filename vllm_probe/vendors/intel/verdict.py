@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm_probe.core.device import Device, Verdict
 from vllm_probe.core.units import format_bytes
-from vllm_probe.vendors.intel.codes import INSTALL, RESULTS, UNINITIALIZED, Meaning, meaning
+from vllm_probe.vendors.intel.codes import INSTALL, REBOOT, RESULTS, UNINITIALIZED, Meaning, meaning
 from vllm_probe.vendors.layer0 import Reading
 
 MASK, SELECTOR = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
@@ -39,12 +39,12 @@ class Reports:
     inside: bool = False
 
 
-def judged(device: Device, reports: Reports, *, seen: bool | None, told: bool) -> Device:
+def judged(device: Device, reports: Reports, *, seen: bool | None, told: bool, silent: str | None = None) -> Device:
     """`device` with its verdict, `usable` and `visible`.
 
     `seen` is whether Level Zero lists it, null where that is not known; `told` whether xpu-smi does, which asks Level
-    Zero too. The bus's word that it cannot be used stands, unless one of them lists it. What an environment variable
-    hides stays usable.
+    Zero too; `silent` how Level Zero failed over it. The bus's word that it cannot be used stands, unless one of them
+    lists it. What an environment variable hides stays usable.
     """
     if device.verdict.code == "unusable" and not (seen or told):
         return device
@@ -52,6 +52,8 @@ def judged(device: Device, reports: Reports, *, seen: bool | None, told: bool) -
     if hiding is not None:
         return replace(device, usable=True, visible=False, verdict=Verdict(code="hidden", reason=hiding))
     against = None if seen else _against(reports, told=told)
+    if silent:
+        against = _unusable(Meaning(f"Level Zero lists it and fails over it: {silent}", REBOOT))
     if against is None and seen is False:
         text = "Level Zero does not list it: its driver is older than the GPU, or does not support it"
         against = _unusable(Meaning(text, _way_in(reports)))

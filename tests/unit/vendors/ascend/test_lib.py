@@ -79,3 +79,8 @@ def test_a_driver_that_fails_has_lost_all() -> None:
 def test_health_is_not_asked_where_that_would_wake_a_device() -> None:
     with pytest.raises(LibraryUnavailable, match=r"that wakes 0000:c1:00\.0"):
         health(host_of(CARD | {f"{BUS}/power/runtime_status": "suspended"}, libs=libs(DCMI)))
+
+
+def test_a_device_over_which_dcmi_hangs_is_lost() -> None:
+    found = health(host_of(CARD, libs=libs(DCMI | {"dcmi_get_device_health": "timeout"})))["devices"]
+    assert "dcmi_get_device_health" in found["0000:c1:00.0"]["lost"]
