@@ -1,8 +1,10 @@
 """Layer 2: nvidia-smi, where the libraries did not answer, and for what they lack."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vllm_probe.core.system import CommandResult, Host
+from vllm_probe.vendors.nvidia.smi_words import parse_failure
 
 SOURCE = "nvidia-smi"
 _PROGRAMS = (SOURCE, "/usr/lib/wsl/lib/nvidia-smi")
@@ -15,35 +17,43 @@ _CSV = (f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader")
 def read(host: Host) -> dict[str, Any]:
     """A report in the form of NVML's, from as few formats as tell names and memory.
 
-    `status` is NVML's where nvidia-smi fails with it, `error` that there is no nvidia-smi or that it hangs.
+    `status` is NVML's where nvidia-smi fails with it and tells nothing, of a device where it fails with that alone;
+    `error` says that there is no nvidia-smi or that it hangs.
     """
     deadline = host.now() + _TIMEOUT_S
     report: dict[str, Any] = {"devices": []}
+    failures: dict[str, int] = {}
     for options in (_XML, _CSV, _TABLE):  # the second knows the architecture, the last is there with any driver
         if options == _TABLE and any("memory" in device for device in report["devices"]):
             break
         ended = _run(host, options, deadline - host.now())
         if ended.status == "timeout":
-            return report | {"error": f"nvidia-smi did not answer in {_TIMEOUT_S:g} s"}
+            report["error"] = f"nvidia-smi did not answer in {_TIMEOUT_S:g} s"
+            break
         if ended.status == "missing":
             report["error"] = "there is no nvidia-smi"
             continue
-        parsed = _parsed(options, ended)
-        if "status" in parsed:
-            return report | parsed
-        report = _merged({key: value for key, value in report.items() if key != "error"}, parsed)
-    return report
+        report = _merged({key: value for key, value in report.items() if key != "error"}, _parsed(options, ended))
+        status, of_devices = parse_failure(f"{ended.stdout}\n{ended.stderr}")
+        failures |= of_devices
+        if ended.returncode and status is not None and not report["devices"]:
+            return report | {"status": status}
+    return report | {"devices": _failing(report["devices"], failures)}
+
+
+def _failing(devices: Sequence[dict[str, Any]], failures: Mapping[str, int]) -> list[dict[str, Any]]:
+    """`devices` and those that nvidia-smi fails with, by address, each with its status."""
+    found = [{**each, "status": failures[each["id"]]} if each.get("id") in failures else each for each in devices]
+    listed = {each.get("id") for each in devices}
+    return [*found, *({"id": id_, "status": status} for id_, status in failures.items() if id_ not in listed)]
 
 
 def _parsed(options: tuple[str, ...], ended: CommandResult) -> dict[str, Any]:
-    """The report, or NVML's status where the command failed with it; parsers are loaded when there is text for them."""
+    """The report; parsers are loaded when there is text for them."""
     from vllm_probe.vendors.nvidia.smi_csv import parse_csv
-    from vllm_probe.vendors.nvidia.smi_table import parse_error, parse_table
+    from vllm_probe.vendors.nvidia.smi_table import parse_table
     from vllm_probe.vendors.nvidia.smi_xml import parse_xml
 
-    status = parse_error(f"{ended.stdout}\n{ended.stderr}") if ended.returncode else None
-    if status is not None:
-        return {"status": status}
     if options == _CSV:
         return parse_csv(ended.stdout, _COLUMNS)
     return parse_xml(ended.stdout) if options == _XML else parse_table(ended.stdout)

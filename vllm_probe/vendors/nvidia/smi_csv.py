@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_probe.vendors.nvidia.smi_xml import parse_address
+from vllm_probe.vendors.nvidia.smi_words import gone, is_known, parse_address
 
 _MIB = 1 << 20
 _UNITS = re.compile(r"\s*\[(?:MiB|%|W|MHz|C)\]")
@@ -42,7 +42,7 @@ def parse_csv(text: str, columns: Sequence[str] = ()) -> dict[str, Any]:
         device = _device(named)
         if device or "driver_version" in named or all(cell[:1] == "[" for cell in cells):
             report["devices"].append({"index": len(report["devices"])} | device)
-        if _known(named.get("driver_version")):
+        if is_known(named.get("driver_version", "")):
             report["driver"] = named["driver_version"]
     return report
 
@@ -60,7 +60,7 @@ def _named(columns: Sequence[str], cells: list[str]) -> dict[str, str] | None:
 
 
 def _device(named: dict[str, str]) -> dict[str, Any]:
-    device: dict[str, Any] = {key: named[name] for name, key in _TEXTS.items() if _known(named.get(name))}
+    device: dict[str, Any] = {key: named[name] for name, key in _TEXTS.items() if is_known(named.get(name, ""))}
     for name, key in _NUMBERS.items():
         value = _number(named.get(name))
         if value is not None:
@@ -71,11 +71,9 @@ def _device(named: dict[str, str]) -> dict[str, Any]:
     address = parse_address(named.get("pci.bus_id", ""))
     device |= {"memory": memory} if memory.get("total") else {}
     device |= {"arch": f"sm_{capability[1]}{capability[2]}"} if capability else {}
+    status = gone(*(cell.strip("[]") for cell in named.values()))
+    device |= {} if status is None else {"status": status}
     return device | ({"id": address} if address else {})
-
-
-def _known(text: str | None) -> bool:
-    return bool(text) and text != "N/A" and (text or "")[:1] != "["
 
 
 def _number(text: str | None) -> float | None:

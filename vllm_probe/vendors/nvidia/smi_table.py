@@ -1,29 +1,19 @@
-"""The table that `nvidia-smi` prints, of Linux, WSL and Windows, in the form of NVML's report; and its error texts."""
+"""The table that `nvidia-smi` prints, of Linux, WSL and Windows, in the form of NVML's report."""
 
 import re
 from typing import Any
 
-from vllm_probe.vendors.nvidia.codes import LOST, MISMATCH, NOT_SUPPORTED
-from vllm_probe.vendors.nvidia.smi_xml import parse_address
+from vllm_probe.vendors.nvidia.smi_words import gone, is_known, parse_address
 
 _MIB = 1 << 20
 _DRIVER = re.compile(r"(?:Driver Version|KMD Version): *(\d[\d.]*)")
 """`Driver Version:` up to driver 609, `KMD Version:` from 610."""
 _CUDA = re.compile(r"CUDA (?:UMD )?Version: *(\d[\d.]*)")
 _FIRST_ROW = re.compile(
-    r"\| +(\d{1,3}) +(.{1,64}?)(?:\.\.\.)? {1,32}(?:On|Off|N/A|WDDM|TCC|MCDM) +\| +([0-9A-Fa-f:.]{12,17}|N/A) "
+    r"\| +(\d{1,3}) +(.{1,64}?)(?:\.\.\.)? {1,32}(?:On|Off|N/A|ERR!|WDDM|TCC|MCDM) +\| +([0-9A-Fa-f:.]{12,17}|N/A) "
 )
 _USAGE = re.compile(r"\| *(\d{1,9})MiB */ *(\d{1,9})MiB")
 _PART = re.compile(r"\| +(\d{1,3}) +(\d{1,3}) +(\d{1,3}) +(\d{1,3}) +\| +(\d{1,9})MiB */ *(\d{1,9})MiB *\| *(\d{1,4})")
-_ERRORS = {
-    "version mismatch": MISMATCH,
-    "couldn't communicate": 9,
-    "driver not loaded": 9,
-    "insufficient permissions": 4,
-    "gpu is lost": LOST,
-    "not supported": NOT_SUPPORTED,
-    "unknown error": 999,
-}
 
 
 def parse_table(text: str) -> dict[str, Any]:
@@ -35,7 +25,7 @@ def parse_table(text: str) -> dict[str, Any]:
     usage_due = False
     for line in text.splitlines():
         if usage_due:
-            _add_memory(report["devices"][-1], line)
+            _add_usage(report["devices"][-1], line)
         row = _FIRST_ROW.match(line)
         usage_due = row is not None
         if row:
@@ -45,26 +35,20 @@ def parse_table(text: str) -> dict[str, Any]:
     return report
 
 
-def parse_error(text: str) -> int | None:
-    """NVML's status behind what nvidia-smi says when it fails, null where it does not say it."""
-    said = text.lower()
-    if "failed" not in said and "unable to" not in said and "error" not in said:
-        return None
-    return next((status for words, status in _ERRORS.items() if words in said), None)
-
-
 def _device(row: "re.Match[str]", line: str) -> dict[str, Any]:
     device: dict[str, Any] = {"index": int(row[1])}
-    if "..." not in line[: row.end()]:
-        device["name"] = row[2].strip()
+    name = row[2].strip()
+    device |= {"name": name} if is_known(name) and "..." not in line[: row.end()] else {}
     address = parse_address(row[3])
     return device | ({"id": address} if address else {})
 
 
-def _add_memory(device: dict[str, Any], line: str) -> None:
-    found = _USAGE.search(line)
+def _add_usage(device: dict[str, Any], line: str) -> None:
+    """Memory, or in its place that the GPU is gone."""
+    found, status = _USAGE.search(line), gone(*line.split("|"))
     if found and int(found[2]):
         device["memory"] = {"used": int(found[1]) * _MIB, "total": int(found[2]) * _MIB}
+    device |= {} if status is None else {"status": status}
 
 
 def _add_part(devices: list[dict[str, Any]], row: "re.Match[str]") -> None:

@@ -4,11 +4,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from vllm_probe.vendors.nvidia.codes import COMPUTE_MODES, EVENT_REASONS
+from vllm_probe.vendors.nvidia.smi_words import gone, is_known, parse_address
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-_MIB = 1 << 20
+_MIB, _END = 1 << 20, "</nvidia_smi_log>"
 _REASONS = {
     "gpu_idle": "idle",
     "applications_clocks_setting": "application_clocks",
@@ -53,6 +54,7 @@ _FLAGS = {
     "display_active": "display_active",
     "persistence": "persistence_mode",
 }
+_VIRTUAL_MODE = "gpu_virtualization_mode/virtualization_mode"
 _VIRTUALIZATION = {"None": "none", "Pass-Through": "passthrough", "VGPU": "vgpu", "Host VGPU": "vgpu_host"}
 
 
@@ -60,9 +62,9 @@ def parse_xml(text: str) -> dict[str, Any]:
     """Driver, CUDA version and the devices that are there, whatever `attached_gpus` says; none where it is no XML."""
     from xml.etree import ElementTree as ET
 
-    start = text.find("<nvidia_smi_log")
+    start, end = text.find("<nvidia_smi_log"), text.find(_END)  # warnings stand around it
     try:
-        root = ET.fromstring(text[max(start, 0) :])  # noqa: S314 - expat bounds entities, and no DTD is left
+        root = ET.fromstring(text[max(start, 0) : end + len(_END) if end >= 0 else None])  # noqa: S314 - expat bounds entities, and no DTD is left
     except (ET.ParseError, ValueError):
         return {"devices": []}
     if root.tag != "nvidia_smi_log":
@@ -77,11 +79,12 @@ def _device(gpu: "Element") -> dict[str, Any]:
         "pci_id": _pci_id(_text(gpu, "pci/pci_device_id")),
         "name": _text(gpu, "product_name"),
         "uuid": _text(gpu, "uuid"),
+        "status": gone(*(gpu.findtext(path) or "" for path in ("product_name", "uuid", "fb_memory_usage/total"))),
         "memory": _memory(gpu),
         "event_reasons": _event_reasons(gpu),
         "compute_mode": _compute_mode(_text(gpu, "compute_mode")),
         "processes": _processes(gpu),
-        "virtualization": _VIRTUALIZATION.get(_text(gpu, "gpu_virtualization_mode/virtualization_mode") or ""),
+        "virtualization": _VIRTUALIZATION.get(_text(gpu, _VIRTUAL_MODE) or ""),
         "licence": _licence(gpu),
         "parts": [_known(_part(part)) for part in gpu.findall("mig_devices/mig_device")] or None,
     }
@@ -149,19 +152,10 @@ def _pci_id(text: str | None) -> str | None:
     return f"10de:{match[1].lower()}" if match else None
 
 
-def parse_address(text: str) -> str | None:
-    """`0000:06:00.0` of a bus id with a domain of 4 or 8 digits."""
-    match = re.fullmatch(r"0{0,4}([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])", text.strip())
-    return f"{match[1]}:{match[2]}:{match[3]}.{match[4]}".lower() if match else None
-
-
 def _text(element: "Element", path: str) -> str | None:
     """Null where the tool writes one of its words for unknown."""
     found = (element.findtext(path) or "").strip()
-    unknown = (
-        found in {"", "None", "N/A", "ERR!"} or found[:1] == "[" or found.startswith(("Unknown", "Requested func"))
-    )
-    return None if unknown and path != "gpu_virtualization_mode/virtualization_mode" else found
+    return found if is_known(found) or path == _VIRTUAL_MODE else None
 
 
 def _first(element: "Element", paths: tuple[str, ...], kind: type[int | float]) -> Any:

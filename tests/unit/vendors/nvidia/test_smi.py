@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.detect.scenes import ROOT, host_of
 from vllm_probe.vendors.nvidia import smi
 from vllm_probe.vendors.nvidia.smi_csv import parse_csv
-from vllm_probe.vendors.nvidia.smi_table import parse_error, parse_table
-from vllm_probe.vendors.nvidia.smi_xml import parse_address, parse_xml
+from vllm_probe.vendors.nvidia.smi_table import parse_table
+from vllm_probe.vendors.nvidia.smi_words import parse_address, parse_error, parse_failure
+from vllm_probe.vendors.nvidia.smi_xml import parse_xml
 
 MIB = 1 << 20
 FIXTURES = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "fixtures").iterdir()}
@@ -151,6 +152,10 @@ def test_the_csv_is_read_by_its_header_and_without_one_by_the_query() -> None:
         ("Failed to initialize NVML: Unknown Error", 999),
         ("Failed to initialize NVML: Insufficient Permissions", 4),
         ("Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system", 15),
+        ("Unable to determine the device handle for GPU 0000:02:00.0: GPU requires reset", 16),
+        ("Unable to determine the device handle for GPU 0000:02:00.0: Insufficient External Power", 8),
+        ("Unable to determine the device handle for GPU 0000:02:00.0: Timeout", 10),
+        ("Failed to initialize NVML: GPU access blocked by the operating system", 17),
         ("No devices were found", None),
         ("| N/A   39C    P8   4W /  N/A  | Not Supported |", None),
         ("", None),
@@ -158,6 +163,32 @@ def test_the_csv_is_read_by_its_header_and_without_one_by_the_query() -> None:
 )
 def test_the_text_of_a_failure_has_the_status_of_nvml(text: str, status: int | None) -> None:
     assert parse_error(text) == status
+
+
+def test_a_failure_that_names_a_device_is_of_that_device() -> None:
+    text = (
+        "Unable to determine the device handle for GPU 0000:0A:00.0: GPU is lost.  Reboot the system\n"
+        "Unable to determine the device handle for GPU1: 00000000:0B:00.0: Unknown Error\n"
+        "Unable to determine the device handle for GPU0000:0C:00.0: Timeout\n"
+        "WARNING: infoROM is corrupted at gpu 0000:0D:00.0\n"
+    )
+    devices = {"0000:0a:00.0": 15, "0000:0b:00.0": 999, "0000:0c:00.0": 10}
+    assert parse_failure(text) == (None, devices)
+    assert parse_failure(f"{text}Failed to initialize NVML: Driver/library version mismatch") == (18, devices)
+
+
+UNKNOWN = ["GPU is lost", "GPU requires reset", "Insufficient Permissions", "Not Supported", "ERR!", "Unknown Error"]
+
+
+@pytest.mark.parametrize("word", [*UNKNOWN, "[N/A]", "Timeout", ""])
+def test_an_error_in_place_of_a_value_is_no_value(word: str) -> None:
+    xml = f"<gpu id='00000000:01:00.0'><product_name>{word}</product_name><uuid>{word}</uuid></gpu>"
+    status = {"GPU is lost": {"status": 15}, "GPU requires reset": {"status": 16}}.get(word, {})
+    assert parse_xml(f"<nvidia_smi_log>{xml}</nvidia_smi_log>")["devices"] == [{"id": "0000:01:00.0", **status}]
+    rows = f"index, name, uuid, memory.total [MiB]\n1, {word}, [{word}], {word}\n"
+    assert parse_csv(rows)["devices"] == [{"index": 1, **status}]
+    row = f"|   1  {word:<26}  ERR! |   00000000:02:00.0 ERR!|                 ERR! |\n| ERR!  | {word} |"
+    assert parse_table(row)["devices"] == [{"index": 1, "id": "0000:02:00.0", **status}]
 
 
 @pytest.mark.parametrize("text", ["", "Failed to initialize NVML", "<nvidia_smi_log>", "<a/>", "<nvidia_smi_log></x>"])
@@ -281,7 +312,9 @@ XMLS = [*FIXTURES.values(), *(text for name, text in CAPTURES.items() if name.en
 def sound(report: dict[str, Any]) -> None:
     """Nothing in place of an unknown: sizes are of something, words are words."""
     for device in report["devices"]:
-        assert all(value not in {None, "", "N/A"} for value in device.values() if isinstance(value, str | None))
+        assert all(
+            value not in {None, "", "N/A", *UNKNOWN} for value in device.values() if isinstance(value, str | None)
+        )
         for each in (device, *device.get("parts", ())):
             assert each.get("memory", {"total": 1}).get("total", 0) > 0
         assert re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", device.get("id", "0000:00:00.0"))
@@ -293,6 +326,7 @@ def test_any_text_is_read_as_xml(text: str) -> None:
 
 
 @given(st.text(alphabet="|0123456789MiB/ NA.:OnOff\n") | changed(TABLES))
+@example(f"|   4{' ' * 30}Off |   0000000B:81:00.0 Off |")
 def test_any_text_is_read_as_a_table(text: str) -> None:
     sound(parse_table(text))
     assert parse_error(text) != 0
