@@ -1,5 +1,6 @@
 """NVML and the CUDA driver through the real loader, ctypes and child process, from libraries built here."""
 
+import ctypes
 import os
 import re
 import subprocess
@@ -15,13 +16,15 @@ from vllm_probe.core.scene import Scene
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.local import LocalHost
 from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.nvidia import asking, codes
+from vllm_probe.vendors.nvidia import asking, codes, lib
 from vllm_probe.vendors.nvidia.probe import probe
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 READ = "vllm_probe.vendors.nvidia.lib:read"
 BUS = "/sys/bus/pci/devices"
+SOURCES = ROOT / "vllm_probe" / "vendors" / "nvidia"
+CARD = {"class": "0x030000", "vendor": "0x10de", "device": "0x2222"}
 
 
 class Machine(ReplayHost):
@@ -31,13 +34,17 @@ class Machine(ReplayHost):
         return LocalHost().isolated(function, timeout_s)
 
 
-def machine(*, count: int = 2, **files: str) -> Machine:
+def bus(*, count: int = 2, **files: str) -> dict[str, str]:
     listed = {f"/dev/{name}": "!chr 195:0 0666 0:0" for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")}
     for number in range(6, 6 + count):
         folder = f"{BUS}/0000:{number:02x}:00.0"
-        listed |= {f"{folder}/class": "0x030000", f"{folder}/vendor": "0x10de", f"{folder}/device": "0x2222"}
+        listed |= {f"{folder}/{name}": text for name, text in CARD.items()}
         listed |= {f"{folder}/driver": "!link ../../../bus/pci/drivers/nvidia"}
-    return Machine(codec.from_json(Scene, {"facts": {"files": listed | files}}))
+    return listed | files
+
+
+def machine(*, count: int = 2) -> Machine:
+    return Machine(codec.from_json(Scene, {"facts": {"files": bus(count=count)}}))
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +73,8 @@ def test_every_value_comes_out_of_the_structures_of_a_new_driver() -> None:
     first, second = report()["devices"]
     assert report()["driver"] == "570.12"
     assert report()["cuda_version"] == "12.8"
-    assert {key: first[key] for key in first if key not in {"failed", "processes"}} == {
+    assert "failed" not in first
+    assert {key: first[key] for key in first if key != "processes"} == {
         "index": 0,
         "id": "0000:06:00.0",
         "pci_id": "10de:2222",
@@ -75,6 +83,7 @@ def test_every_value_comes_out_of_the_structures_of_a_new_driver() -> None:
         "minor": 1,
         "arch": "sm_120",
         "memory": {"total": 8000, "free": 7000, "used": 900, "reserved": 100},
+        "cores": 5888,
         "bus_width_bits": 128,
         "sm_clock_mhz": 100,
         "sm_clock_max_mhz": 1000,
@@ -82,29 +91,38 @@ def test_every_value_comes_out_of_the_structures_of_a_new_driver() -> None:
         "memory_clock_max_mhz": 2000,
         "event_reasons": ["power_cap", "hardware_thermal", "0x1000000000000000"],
         "power_w": 12.345,
+        "power_limit_w": 70.0,
+        "power_default_w": 90.0,
         "temperature_c": -3,
         "utilization": 17,
         "compute_mode": "exclusive_process",
         "max_generation": 4,
+        "max_width": 16,
+        "current_generation": 2,
+        "current_width": 8,
         "nvlinks": ["0000:07:00.0", "0000:07:00.0", None],
-        "remapped_rows": {"corrected": 0, "uncorrected": 2, "pending": 1, "failed": 0},
+        "remapped_rows": {"corrected": 4, "uncorrected": 2, "pending": 1, "failed": 0},
+        "ecc": True,
         "mig": False,
         "virtualization": "vgpu",
         "licence": "unlicensed",
+        "display_active": True,
+        "persistence": False,
     }
     assert (second["id"], second["mig"], second["licence"]) == ("0000:07:00.0", True, "licensed")
 
 
 @pytest.mark.usefixtures("loaded")
-def test_all_processes_are_listed_where_more_run_than_there_was_room_for() -> None:
+def test_all_processes_are_listed_where_more_run_than_there_was_room_for_and_some_start_meanwhile() -> None:
     processes = report()["devices"][0]["processes"]
-    assert len(processes) == 70
+    assert [each["pid"] for each in processes] == [*range(1, 75), 900]
     assert processes[0] == {"pid": 1, "bytes": None, "kind": "compute"}
-    assert processes[69] == {"pid": 70, "bytes": 5, "kind": "compute"}
+    assert processes[73] == {"pid": 74, "bytes": 5, "kind": "compute"}
+    assert processes[74] == {"pid": 900, "bytes": 11, "kind": "graphics"}
 
 
 @pytest.mark.usefixtures("loaded")
-def test_mig_instances_are_listed_across_holes() -> None:
+def test_mig_instances_are_listed_across_holes_until_nvml_says_that_there_are_no_more() -> None:
     first, second = report()["devices"]
     assert "parts" not in first
     assert [(part["gpu_instance"], part["compute_instance"], part["multiprocessors"]) for part in second["parts"]] == [
@@ -121,7 +139,11 @@ def test_an_old_driver_is_asked_by_its_own_names_and_what_it_lacks_is_unknown() 
     assert first["id"] == "0000:06:00.0"
     assert first["memory"] == {"total": 8000, "free": 6500, "used": 1500}
     assert (first["temperature_c"], first["event_reasons"]) == (41, ["power_cap"])
-    assert first["processes"] == [{"pid": 77, "bytes": 1000, "kind": "compute"}]
+    assert first["processes"] == [
+        {"pid": 77, "bytes": 1000, "kind": "compute"},
+        {"pid": 78, "bytes": 2000, "kind": "graphics"},
+    ]
+    assert (first["power_limit_w"], first["current_width"], first["ecc"]) == (80.0, 8, True)
     assert first["failed"]["mig"] == 13
     assert "mig" not in first
 
@@ -143,8 +165,7 @@ def test_an_error_costs_one_value_and_is_told(function: str, value: str, monkeyp
     whole = report()["devices"][0]
     monkeypatch.setenv(f"FAKE_{function}", "999")
     rest = report()["devices"][0]
-    assert rest["failed"].pop(value) == 999
-    assert value not in rest
+    assert rest.pop("failed") == {value: 999}
     assert rest == {key: each for key, each in whole.items() if key != value}
 
 
@@ -154,6 +175,38 @@ def test_the_second_version_of_memory_falls_back_to_the_first(monkeypatch: pytes
     assert report()["devices"][0]["memory"] == {"total": 8000, "free": 6500, "used": 1500}
     monkeypatch.setenv("FAKE_nvmlDeviceGetMemoryInfo", "3")
     assert report()["devices"][0]["failed"]["memory"] == 3
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_memory_of_no_bytes_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_zero", "1")
+    answer = probe(machine(count=1))
+    memory = answer.devices[0].memory
+    assert (memory.reported_bytes, memory.usable_bytes, memory.used_bytes) == (None, None, None)
+    assert answer.unknown["/0/memory/usable_bytes"] == "NVML: the memory is said to have 0 bytes"
+    health: Any = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 60)
+    assert "free_bytes" not in health["devices"]["0000:06:00.0"]
+
+
+@pytest.mark.usefixtures("loaded")
+def test_the_newer_temperature_falls_back_to_the_sensor_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_nvmlDeviceGetTemperatureV", "25")
+    assert report()["devices"][0]["temperature_c"] == 41
+
+
+def test_the_library_has_each_function_that_is_asked_for(libraries: dict[str, Path]) -> None:
+    sources = "".join((SOURCES / f"{name}.py").read_text() for name in ("lib", "questions"))
+    asked = set(re.findall(r"\bnvml(?:Init|Shutdown|System|Device)\w*(?=[ \"])", sources))
+    new = ctypes.CDLL(str(libraries["new"] / "libnvidia-ml.so.1"))
+    old = ctypes.CDLL(str(libraries["old"] / "libnvidia-ml.so.1"))
+    newest = {name for name in asked if not any(each.startswith(f"{name}_v") for each in asked)}
+    assert len(newest) > 30
+    assert sorted(name for name in asked if not hasattr(new, name) and not hasattr(old, name)) == [
+        "nvmlDeviceGetAttributes",
+        "nvmlDeviceGetHandleByPciBusId",
+        "nvmlDeviceGetNvLinkRemotePciInfo",
+        "nvmlDeviceGetPciInfo",
+    ]
 
 
 @pytest.mark.usefixtures("loaded")
@@ -205,18 +258,90 @@ def test_a_lost_gpu_does_not_hide_the_other(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize("how", ["hang", "crash"])
-@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetName"])
 def test_an_nvml_that_hangs_or_crashes_leaves_the_word_of_the_cuda_driver(
-    how: str, function: str, monkeypatch: pytest.MonkeyPatch
+    how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "_TIMEOUT_S", 5.0 if how == "hang" else 60.0)
-    monkeypatch.setenv(f"FAKE_{function}", how)
+    monkeypatch.setenv("FAKE_nvmlInit", how)
     answer = probe(machine(count=1))
     (device,) = answer.devices
     assert (device.usable, device.arch) == (True, "sm_120")
     assert device.memory.reported_bytes is None
     expected = "NVML did not answer within 5 s" if how == "hang" else "NVML was killed by signal 11"
     assert expected in answer.unknown["/0/memory/reported_bytes"]
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("how", ["hang", "crash"])
+@pytest.mark.parametrize("function", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo"])
+def test_a_card_over_which_nvml_hangs_or_crashes_costs_its_own_values_only(
+    how: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_TIMEOUT_S", 6.0 if how == "hang" else 60.0)
+    monkeypatch.setenv(f"FAKE_{function}_1", how)
+    answer = probe(machine())
+    first, second = answer.devices
+    assert (first.name, first.memory.reported_bytes, first.usable) == ("NVIDIA T0", 8000, True)
+    assert "asking for" not in first.verdict.reason
+    assert (second.id, second.memory.reported_bytes) == ("0000:07:00.0", None)
+    if function == "nvmlDeviceGetName":
+        ended = "did not return within 3 s" if how == "hang" else "was killed by signal 11"
+        assert answer.unknown["/1/memory/reported_bytes"] == f"NVML: asking for GPU 1 {ended}"
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("how", ["hang", "crash"])
+def test_the_health_of_a_card_is_told_though_nvml_hangs_or_crashes_over_another(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_nvmlDeviceGetMemoryInfo_v2_1", how)
+    devices: Any = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 6.0)["devices"]
+    assert devices["0000:06:00.0"]["free_bytes"] == 7000
+    assert devices["0000:07:00.0"]["lost"].startswith("asking for GPU 1 ")
+
+
+@pytest.mark.usefixtures("loaded")
+def test_an_nvml_that_crashes_at_its_end_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_nvmlShutdown", "crash")
+    assert [each["name"] for each in report()["devices"]] == ["NVIDIA T0", "NVIDIA T1"]
+
+
+class InProcess(Machine):
+    """The files of a recording and NVML of `folder`, in this process."""
+
+    folder = Path()
+
+    def library(self, name: str) -> Any:
+        return LocalHost().library(str(self.folder / name))
+
+
+def in_process(libraries: dict[str, Path], **facts: Any) -> InProcess:
+    host = InProcess(codec.from_json(Scene, {"facts": {"files": bus(**facts)}}))
+    host.folder = libraries["new"]
+    return host
+
+
+def test_a_card_that_nvml_knows_by_its_address_alone_is_lost(libraries: dict[str, Path]) -> None:
+    report: Any = lib.read(in_process(libraries, count=4))
+    assert [(each["id"], each.get("status")) for each in report["devices"]] == [
+        ("0000:06:00.0", None),
+        ("0000:07:00.0", None),
+        ("0000:08:00.0", 15),
+        ("0000:09:00.0", 6),
+    ]
+
+
+def test_a_card_that_does_not_tell_its_address_is_known_by_its_place_among_those_that_the_driver_has(
+    libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {f"{BUS}/0000:05:00.0/{name}": text for name, text in CARD.items()}
+    taken |= {f"{BUS}/0000:05:00.0/driver": "!link ../../../bus/pci/drivers/vfio-pci"}
+    monkeypatch.setenv("FAKE_handle1", "15")
+    report: Any = lib.read(in_process(libraries, **taken))
+    assert [(each["id"], each.get("status")) for each in report["devices"]] == [
+        ("0000:06:00.0", None),
+        ("0000:07:00.0", 15),
+    ]
 
 
 @pytest.mark.usefixtures("loaded")

@@ -8,6 +8,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.vendors.evidence import Evidence, combine
 from vllm_probe.vendors.layer0 import Reading
 from vllm_probe.vendors.nvidia import smi
+from vllm_probe.vendors.nvidia.codes import nvml_meaning
 from vllm_probe.vendors.nvidia.facts import MEMORY, evidence, named, parts, with_gaps, with_links
 from vllm_probe.vendors.nvidia.ordinals import card_of, numbered, ordinals
 from vllm_probe.vendors.nvidia.platforms import machine_memory, shares_memory, tegra_readings
@@ -87,9 +88,9 @@ def _informed(
     tegra = device.id.startswith("tegra:")
     arch = nvml.get("arch") or cuda.get("arch") or by_tool.get("arch") or device.arch
     unified = shares_memory(device.memory.kind, arch, cuda.get("integrated"))
-    driver = {} if tegra else _driver(reports.nvml, tool)
+    driver, silent = {} if tegra else _driver(reports.nvml, tool), not nvml or nvml.keys() & {"silent", "status"}
     sources = [
-        *([] if nvml else [Evidence(id=device.id, source=_NVML, unknown=_silent(reports, unified=unified))]),
+        *([Evidence(id=device.id, source=_NVML, unknown=_silent(nvml, reports))] if silent and not unified else []),
         evidence(device.id, _NVML, nvml, unified=unified),
         Evidence(id=device.id, source=_CUDA, facts=_of_cuda(cuda, reports)),
         evidence(device.id, smi.SOURCE, by_tool, unified=unified),
@@ -116,10 +117,13 @@ def _of_cuda(cuda: Record, reports: Reports) -> dict[str, Any]:
     return facts | ({"/arch": cuda["arch"]} if "arch" in cuda else {})
 
 
-def _silent(reports: Reports, *, unified: bool) -> dict[str, str]:
-    """Why there is no memory where NVML has no record of the device."""
-    why = reports.nvml_error or "NVML does not list the device"
-    return {} if unified else dict.fromkeys(MEMORY.values(), why)
+def _silent(record: Record, reports: Reports) -> dict[str, str]:
+    """Why there is no memory where NVML tells nothing of the device."""
+    if record:
+        why = f"NVML: {record.get('silent') or nvml_meaning(record['status']).text}"
+    else:
+        why = reports.nvml_error or "NVML does not list the device"
+    return dict.fromkeys(MEMORY.values(), why)
 
 
 def _listed(readings: Sequence[Reading], records: Mapping[str, Record], cuda: Record) -> dict[str, int] | None:

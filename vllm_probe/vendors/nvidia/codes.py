@@ -17,6 +17,8 @@ class Meaning(NamedTuple):
 
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED, MISMATCH = 3, 6, 7, 15, 16, 18
 NO_DEVICE = 100
+NO_SIZE = -1
+"""Ours: a size of 0 in place of a status."""
 
 _RELOAD = (
     "reboot, or stop what uses the GPU and run "
@@ -27,6 +29,7 @@ _UVM = "run `sudo nvidia-modprobe -u -c 0` on the host; in a container, recreate
 _REBOOT = "reboot; where that does not help, power the machine off and on"
 
 NVML = {
+    NO_SIZE: Meaning("the memory is said to have 0 bytes"),
     1: Meaning("NVML was not initialised"),
     2: Meaning("NVML refuses the question"),
     NOT_SUPPORTED: Meaning("the device does not support it"),

@@ -2,20 +2,23 @@
 
 The report is `{"status": 0, "driver", "cuda_version", "devices": [...]}`, with a `status` that is not 0 where NVML
 cannot be initialised. A device has the values that NVML gave, `failed` (name of a value to the status in its place),
-`status` where it has no handle, and `parts`, its MIG instances, which are devices too.
+`status` where it has no handle, `silent` (why) where NVML hangs or crashes over it, and `parts`, its MIG instances,
+which are devices too.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from ctypes import byref, c_int, c_void_p
 from typing import Any
 
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host
+from vllm_probe.vendors.layer0 import asleep
 from vllm_probe.vendors.nvidia import PLUGIN
+from vllm_probe.vendors.nvidia.bus import driven
 from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version, harmful, nvml_meaning
 from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, Refused, load
-from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, OF_PART, PART, Question, Record
-from vllm_probe.vendors.pci import accelerators
+from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, IDENTITY, OF_PART, PART, Question, Record
 from vllm_probe.vendors.platforms import DXG
 
 _MOST = 256  # devices; a count above is no count
@@ -42,9 +45,9 @@ def health(host: Host) -> Record:
     Raises:
         LibraryUnavailable: there is no NVML, or asking it would wake a GPU.
     """
-    asleep = next((each for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.asleep), None)
-    if asleep:
-        raise LibraryUnavailable(f"NVML was not asked, because that wakes {asleep.address}", hint="use the GPU first")
+    sleeping = asleep(host, PLUGIN)
+    if sleeping:
+        raise LibraryUnavailable(f"NVML was not asked, because that wakes {min(sleeping)}", hint="use the GPU first")
     report = _session(host, {name: FIELDS[name] for name in HEALTH})
     if report["status"]:
         return {"lost": nvml_meaning(report["status"]).text, "devices": {}}
@@ -65,9 +68,9 @@ def device_id(host: Host, record: Record) -> str:
 
 
 def _health(record: Record) -> Record:
-    if "status" in record:
-        return {"lost": nvml_meaning(record["status"]).text}
-    kept = {name: record[name] for name in HEALTH if name in record and name not in {"pci", "memory", "mig", "minor"}}
+    if "status" in record or "silent" in record:
+        return {"lost": record.get("silent") or nvml_meaning(record["status"]).text}
+    kept = {name: record[name] for name in HEALTH if name in record and name not in {*IDENTITY, "memory", "mig"}}
     memory = {f"{name}_bytes": record["memory"][name] for name in ("free", "used") if name in record.get("memory", {})}
     throttled = {"throttled": harmful(record["event_reasons"])} if "event_reasons" in record else {}
     return kept | memory | throttled
@@ -91,43 +94,59 @@ def _session(host: Host, fields: dict[str, Question]) -> Record:
         )
         return report | {"devices": _devices(nvml, host, fields)}
     finally:
-        _answers({"shutdown": lambda: nvml.call("nvmlShutdown")})
+        with suppress(LibraryUnavailable, Refused):
+            host.attempt("nvmlShutdown", lambda: nvml.call("nvmlShutdown"))
 
 
 def _devices(nvml: Nvml, host: Host, fields: dict[str, Question]) -> list[Record]:
     """By NVML's index, then the functions of the bus that NVML does not list and has a status for."""
-    functions = [each.address for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.kind]
+    functions = [each.address for each in driven(host)]
     try:
         count = nvml.number("nvmlDeviceGetCount_v2 nvmlDeviceGetCount")
     except Refused as refused:
         if refused.status != NO_FUNCTION:
             return [{"id": address, "status": refused.status} for address in functions]
         count = max(len(functions), 1)
-    found = [_device(nvml, index, fields) for index in range(min(count, _MOST))]
+    found = [_device(nvml, host, index, fields) for index in range(min(count, _MOST))]
     claimed = {device.get("id") for device in found}
     for device, address in zip(found, functions, strict=False):
         if "id" not in device and address not in claimed and count == len(functions):  # both are in the bus's order
             device["id"] = address
     listed = {device.get("id") for device in found}
-    return [*found, *(lost for address in functions if address not in listed for lost in _unlisted(nvml, address))]
+    return [*found, *(lost for each in functions if each not in listed for lost in _unlisted(nvml, host, each))]
 
 
-def _device(nvml: Nvml, index: int, fields: dict[str, Question]) -> Record:
-    handle = c_void_p()
+def _device(nvml: Nvml, host: Host, index: int, fields: dict[str, Question]) -> Record:
+    """Its address and the rest are apart, so that one over which NVML hangs or crashes is known by its address."""
+    device, handle = {"index": index}, c_void_p()
+    try:
+        device |= host.attempt(f"asking for the address of GPU {index}", lambda: _identified(nvml, index, handle))
+        if "status" in device:
+            return device
+        rest = {name: question for name, question in fields.items() if name not in IDENTITY}
+        values = host.attempt(f"asking for GPU {index}", lambda: _filled(nvml, handle, rest))
+    except LibraryUnavailable as error:
+        return device | {"silent": str(error)}
+    failed = device.get("failed", {}) | values.get("failed", {})
+    return device | values | ({"failed": failed} if failed else {})
+
+
+def _identified(nvml: Nvml, index: int, handle: c_void_p) -> Record:
+    """Sets `handle`."""
     try:
         nvml.call("nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex", index, byref(handle))
     except Refused as refused:
         if refused.status != NO_FUNCTION:  # a recording by hand has values and no handles
-            return {"index": index, "status": refused.status}
+            return {"status": refused.status}
     if 0 < (handle.value or 0) < _LEAST_POINTER:  # there the recording has a status where a handle is due
-        return {"index": index, "status": handle.value}
-    return {"index": index} | _filled(nvml, handle, fields)
+        return {"status": handle.value}
+    device = _answers({name: _asking(FIELDS[name], nvml, handle) for name in IDENTITY})
+    place: Record = device.pop("pci", {})
+    return device | place
 
 
 def _filled(nvml: Nvml, handle: c_void_p, fields: dict[str, Question]) -> Record:
     device = _answers({name: _asking(question, nvml, handle) for name, question in fields.items()})
-    pci = device.pop("pci", None)
-    device |= pci or {}
     if device.get("mig"):
         device["parts"] = _parts(nvml, handle, fields)
     return device
@@ -151,9 +170,12 @@ def _answers(questions: dict[str, Callable[[], Any]]) -> Record:
     return known | ({"failed": failed} if failed else {})
 
 
-def _unlisted(nvml: Nvml, address: str) -> Iterable[Record]:
+def _unlisted(nvml: Nvml, host: Host, address: str) -> Iterable[Record]:
+    names = "nvmlDeviceGetHandleByPciBusId_v2 nvmlDeviceGetHandleByPciBusId"
     try:
-        nvml.call("nvmlDeviceGetHandleByPciBusId_v2 nvmlDeviceGetHandleByPciBusId", address.encode(), byref(c_void_p()))
+        host.attempt(f"asking for {address}", lambda: nvml.call(names, address.encode(), byref(c_void_p())))
+    except LibraryUnavailable as error:
+        yield {"id": address, "silent": str(error)}
     except Refused as refused:
         if refused.status != NO_FUNCTION:
             yield {"id": address, "status": refused.status}

@@ -1,21 +1,21 @@
 """Lists NVIDIA GPUs: what shows them, what NVML, the CUDA driver and nvidia-smi say of them, and the verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Verdict
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.system import Host
-from vllm_probe.vendors.layer0 import Reading, bus_devices, result
+from vllm_probe.vendors.layer0 import Reading, asleep, bus_devices, result
 from vllm_probe.vendors.nvidia import PLUGIN, smi
 from vllm_probe.vendors.nvidia.asking import ask
 from vllm_probe.vendors.nvidia.assembly import assemble
+from vllm_probe.vendors.nvidia.bus import driven
 from vllm_probe.vendors.nvidia.codes import NOT_SUPPORTED
 from vllm_probe.vendors.nvidia.facts import is_vgpu
 from vllm_probe.vendors.nvidia.platforms import behind_windows, on_windows, tegra
 from vllm_probe.vendors.nvidia.verdict import Reports
-from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.platforms import dxg_library
 
 Record: TypeAlias = Mapping[str, Any]
@@ -26,14 +26,12 @@ def probe(host: Host) -> ProbeResult:
 
     Nothing is asked of the driver where that would wake a GPU, or where no GPU is seen that it could have.
     """
-    functions = [each for each in accelerators(host) if each.vendor in PLUGIN.pci_vendors and each.kind]
-    shown = _shown(host)
+    shown, sleeping = _shown(host), asleep(host, PLUGIN)
     windows = dxg_library(host, PLUGIN.name) is not None
-    asleep = next((each.address for each in functions if each.asleep), None)
-    if asleep:
-        return result(_left_alone(each, asleep) for each in shown)
+    if sleeping:
+        return result(_left_alone(each, sleeping) for each in shown)
     off_bus = windows or host.platform().system == "windows" or any("pci_id" not in each.details for each, _ in shown)
-    if not off_bus and all(each.driver != "nvidia" for each in functions):
+    if not off_bus and not driven(host):
         return result(shown)
     reports = ask(host)
     tool = smi.read(host) if _lacking(reports) else {"devices": []}
@@ -56,11 +54,11 @@ def _shown(host: Host) -> list[Reading]:
     return [*on_bus, *module] if module else found
 
 
-def _left_alone(reading: Reading, asleep: str) -> Reading:
+def _left_alone(reading: Reading, sleeping: Collection[str]) -> Reading:
     device, unknown = reading
-    if device.verdict.code != "unknown" or device.id == asleep:
+    if device.verdict.code != "unknown" or device.id in sleeping:
         return reading
-    reason = f"the driver was not asked whether it can be used, because that wakes {asleep}, which is asleep in D3cold"
+    reason = f"the driver was not asked whether it can be used, because that wakes {min(sleeping)}, which is asleep"
     return replace(device, verdict=Verdict(code="unknown", reason=reason)), unknown
 
 
@@ -74,6 +72,8 @@ def _lacking(reports: Reports) -> bool:
 
 
 def _incomplete(record: Record) -> bool:
+    if "silent" in record:
+        return True
     memory_due = "memory" not in record and record["failed"]["memory"] != NOT_SUPPORTED
     instances_due = record.get("mig") and not record.get("parts")
     licence_due = is_vgpu(record) and "licence" not in record

@@ -5,13 +5,13 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, c_void_p
 from typing import Any, TypeAlias, cast
 
 from vllm_probe.vendors.nvidia import structs
-from vllm_probe.vendors.nvidia.codes import COMPUTE_MODES, INSUFFICIENT_SIZE, VIRTUALIZATION, event_reasons
+from vllm_probe.vendors.nvidia.codes import COMPUTE_MODES, INSUFFICIENT_SIZE, NO_SIZE, VIRTUALIZATION, event_reasons
 from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, Refused
 
 Record: TypeAlias = dict[str, Any]
 Question: TypeAlias = Callable[[Nvml, c_void_p], Any]
 
-_LINKS = 18  # NVML_NVLINK_MAX_LINKS
+_LINKS = 36  # NVML_NVLINK_MAX_LINKS
 _MOST_PROCESSES = 4096
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 
@@ -22,10 +22,12 @@ def _memory(nvml: Nvml, handle: c_void_p) -> Record:
         nvml.structure("nvmlDeviceGetMemoryInfo_v2", handle, newer)
     except Refused:
         newer.version = 0
-    if newer.version == structs.MEMORY_V2:
+    if newer.version == structs.MEMORY_V2 and newer.total:
         kept = {"reserved": newer.reserved} if newer.reserved else {}
         return {"total": newer.total, "free": newer.free, "used": newer.used, **kept}
     older = nvml.structure("nvmlDeviceGetMemoryInfo", handle, structs.Memory())
+    if not older.total:
+        raise Refused(NO_SIZE)
     return {"total": older.total, "free": older.free, "used": older.used}
 
 
@@ -229,7 +231,8 @@ PART: dict[str, Question] = {
     "multiprocessors": _attributes,
 }
 OF_PART = {*PART, "name", "uuid", "memory", "processes"}
+IDENTITY = ("pci", "minor")
 HEALTH = (
-    *("pci", "memory", "processes", "compute_mode", "event_reasons", "utilization", "temperature_c", "power_w"),
-    *("power_limit_w", "power_default_w", "sm_clock_mhz", "sm_clock_max_mhz", "mig", "minor"),
+    *(*IDENTITY, "memory", "processes", "compute_mode", "event_reasons", "utilization", "temperature_c", "power_w"),
+    *("power_limit_w", "power_default_w", "sm_clock_mhz", "sm_clock_max_mhz", "mig"),
 )

@@ -122,6 +122,8 @@ def _accepted(device: Device, record: Mapping[str, Any], reports: Reports) -> De
     if reports.nvml.get("status"):
         meaning = nvml_meaning(reports.nvml["status"])
         limits.append(f"NVML fails although CUDA works, and vLLM needs both: {meaning.text}")
+    if "silent" in record:
+        limits.append(f"NVML fails although CUDA works, and vLLM needs both: {record['silent']}")
     if record.get("virtualization") == "vgpu" and record.get("licence") == "unlicensed":
         limits.append(_UNLICENSED)
     rows = record.get("remapped_rows", {})

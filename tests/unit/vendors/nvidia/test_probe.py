@@ -9,6 +9,7 @@ import pytest
 from tests.unit.detect.scenes import HOSTS, SHARED, host_of
 from vllm_probe.core import codec
 from vllm_probe.core.device import Device
+from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.core.scene import Scene
 from vllm_probe.host.replay import ReplayHost
@@ -109,6 +110,72 @@ def test_nvml_that_fails_beside_a_cuda_that_works_is_a_limit() -> None:
     assert "NVML fails although CUDA works" in device.verdict.reason
 
 
+@pytest.mark.parametrize("calls", [{"nvmlDeviceGetName": "timeout"}, {"nvmlDeviceGetHandleByIndex": 15}])
+def test_why_there_is_no_memory_is_told_of_a_card_that_does_not_answer(calls: dict[str, Any]) -> None:
+    answer = found(ONE, libs=libs(nvml=NVML | calls))
+    assert answer.devices[0].memory.reported_bytes is None
+    assert answer.unknown["/0/memory/reported_bytes"] in {
+        "NVML: nvmlDeviceGetName does not return",
+        "NVML: the GPU is lost: it has fallen off the bus",
+    }
+
+
+def test_nvml_that_hangs_over_a_card_that_cuda_runs_is_a_limit_and_its_health_is_that_it_is_lost() -> None:
+    nvml = NVML | {"nvmlDeviceGetName": "timeout", "nvmlDeviceGetPciInfo": {"bus": 1}}
+    device = the_gpu(libs=libs(nvml=nvml))
+    assert (device.usable, device.verdict.code) == (True, "limited")
+    assert device.verdict.reason.endswith("vLLM needs both: nvmlDeviceGetName does not return")
+    hung = {"nvmlInit": 0, "nvmlDeviceGetMemoryInfo": "timeout", "nvmlDeviceGetPciInfo": {"bus": 1}}
+    health = lib.health(host_of(files=ONE, libs=libs(nvml=hung)))
+    assert health["devices"]["0000:01:00.0"] == {"lost": "nvmlDeviceGetMemoryInfo_v2 does not return"}
+
+
+def test_nvidia_smi_is_asked_for_a_card_over_which_nvml_hangs() -> None:
+    answer = found(
+        cards("0000:3b:00.0", device="0x1bb3") | NODES,
+        libs=libs(nvml=NVML | {"nvmlDeviceGetName": "timeout", "nvmlDeviceGetPciInfo": {"bus": 0x3B}}),
+        commands={"nvidia-smi -q -x": FIXTURES["v10"]},
+    )
+    (device,) = answer.devices
+    assert (device.name, device.memory.reported_bytes) == ("Tesla P4", 7611 << 20)
+    assert "/0/memory/reported_bytes" not in answer.unknown
+
+
+LOST = "Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost.  Reboot the system to recover this GPU"
+
+
+def test_a_lost_card_that_nvidia_smi_names_condemns_no_other() -> None:
+    first, second = found(TWO, libs=libs(nvml=None), commands={"nvidia-smi": f"!rc=15\n{LOST}\n"}).devices
+    assert (first.usable, second.usable) == (True, False)
+    assert second.verdict.reason.startswith("the GPU is lost")
+
+
+@pytest.mark.parametrize("after", ["", "WARNING: infoROM is corrupted at gpu 0000:01:00.0\n", f"{LOST}\n"])
+@pytest.mark.parametrize("said", ["GPU is lost", "N/A"])
+def test_what_nvidia_smi_tells_before_it_fails_counts(after: str, said: str) -> None:
+    xml = f"""<?xml version="1.0" ?>
+<nvidia_smi_log><driver_version>550.54.15</driver_version>
+<gpu id="00000000:01:00.0"><product_name>NVIDIA A2</product_name><ecc_errors>Not Supported</ecc_errors>
+<fb_memory_usage><total>15356 MiB</total><used>0 MiB</used><free>15000 MiB</free></fb_memory_usage></gpu>
+<gpu id="00000000:41:00.0"><product_name>{said}</product_name><uuid>{said}</uuid>
+<fb_memory_usage><total>{said}</total></fb_memory_usage></gpu></nvidia_smi_log>
+"""
+    commands = {"nvidia-smi -q -x": f"!rc=14\n{xml}{after}"}
+    first, second = found(TWO, libs=libs(nvml=None), commands=commands).devices
+    assert (first.name, first.memory.reported_bytes) == ("NVIDIA A2", 15356 << 20)
+    assert first.verdict.code == "usable"
+    assert second.name == "NVIDIA GeForce RTX 3090"  # of the id table
+    assert second.usable == (said == "N/A" and "lost" not in after)
+
+
+def test_a_memory_of_no_bytes_is_unknown() -> None:
+    none = {"nvmlDeviceGetMemoryInfo": {"total": 0, "free": 0, "used": 0}}
+    answer = found(ONE, libs=libs(nvml=NVML | none))
+    memory = answer.devices[0].memory
+    assert (memory.reported_bytes, memory.usable_bytes, memory.used_bytes) == (None, None, None)
+    assert answer.unknown["/0/memory/used_bytes"] == "NVML: the memory is said to have 0 bytes"
+
+
 def test_a_failure_of_nvidia_smi_is_read_where_there_is_no_nvml() -> None:
     said = "!rc=18\nFailed to initialize NVML: Driver/library version mismatch\n"
     device = the_gpu(libs=libs(cuda={"cuInit": 999}, nvml=None), commands={"nvidia-smi -q -x": said})
@@ -171,7 +238,8 @@ def test_an_nvml_that_hangs_or_is_missing_hides_neither_the_device_nor_what_cuda
     answer = found(ONE, libs=libs(cuda=CUDA | {"compute_capability": 86}, nvml=broken))
     (device,) = answer.devices
     assert (device.usable, device.arch) == (True, "sm_86")
-    assert answer.unknown["/0/memory/reported_bytes"].startswith(("NVML did not answer", "libnvidia-ml.so.1: cannot"))
+    why = ("NVML did not answer", "NVML: nvmlDeviceGetName does not return", "libnvidia-ml.so.1: cannot")
+    assert answer.unknown["/0/memory/reported_bytes"].startswith(why)
 
 
 def test_a_cuda_that_hangs_leaves_the_values_of_nvml_and_no_verdict() -> None:
@@ -255,10 +323,23 @@ def test_nothing_is_asked_that_wakes_a_sleeping_gpu(files: dict[str, str]) -> No
             raise AssertionError("ran a command")
 
     machine = cards("0000:01:00.0", **files) | cards("0000:41:00.0") | NODES
+    with pytest.raises(LibraryUnavailable, match="that wakes 0000:01:00"):
+        lib.health(Asleep(codec.from_json(Scene, {"facts": {"files": machine}})))
     sleeping, other = probe(Asleep(codec.from_json(Scene, {"facts": {"files": machine}}))).devices
     assert "it is asleep" in sleeping.verdict.reason
     assert "because that wakes 0000:01:00.0" in other.verdict.reason
     assert (sleeping.verdict.code, other.verdict.code) == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize("driver", ["vfio-pci", None])
+def test_a_sleeping_gpu_of_another_driver_or_of_none_leaves_the_others_usable(driver: str | None) -> None:
+    files = TWO | {f"{BUS}/0000:01:00.0/driver": f"!link x/{driver}", f"{BUS}/0000:01:00.0/power_state": "D3cold"}
+    files = {path: text for path, text in files.items() if driver or path != f"{BUS}/0000:01:00.0/driver"}
+    loaded = libs(nvml=NVML | {"nvmlDeviceGetCount": 1})
+    taken, other = found(files, libs=loaded).devices
+    assert (taken.usable, other.usable) == (False, True)
+    assert (taken.memory.reported_bytes, other.memory.reported_bytes) == (None, 24 << 30)
+    assert list(lib.health(host_of(files=files, libs=loaded))["devices"]) == ["0000:41:00.0"]
 
 
 def test_no_library_is_loaded_where_no_gpu_has_the_driver() -> None:
@@ -508,7 +589,7 @@ def test_windows_itself_lists_what_nvml_does() -> None:
 
 def test_nvlinks_are_counted_by_peer() -> None:
     nvml = NVML | {"nvmlDeviceGetNvLinkState": 1, "nvmlDeviceGetNvLinkRemotePciInfo": {"bus": 0x41}}
-    assert the_gpu(libs=libs(nvml=nvml)).links == ({"kind": "nvlink", "peer": "0000:41:00.0", "links": 18},)
+    assert the_gpu(libs=libs(nvml=nvml)).links == ({"kind": "nvlink", "peer": "0000:41:00.0", "links": 36},)
 
 
 def test_the_bandwidth_of_the_memory_is_that_of_its_clock_and_width() -> None:
