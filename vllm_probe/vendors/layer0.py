@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,7 +43,7 @@ _MEMORY = "no library was asked for its memory"
 def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:
     """The vendor's functions on the PCI bus; where there is none, the nodes that no other vendor has.
 
-    `layer0.json` in the vendor's folder holds, the first three always:
+    `layer0.json` in the vendor's folder, which a plug-in from elsewhere lacks, holds, the first three always:
     `source` and `brand` of the names; `chips`: by PCI vendor, lists of chip, arch, kind, memory and `ids` with names;
     `gates`: by kind, node patterns (`a|b`: either), of each of which one node must be open to this process;
     `drivers`: by kind, what lets it compute; `masks`: by kind, variables that can hide it; `version`: a file and what
@@ -50,12 +51,24 @@ def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:
     matches the number of the device's own node in it; `alone`: nodes that no other vendor has.
     """
     functions = [each for each in accelerators(host) if each.kind and each.vendor in plugin.pci_vendors]
-    record = read_json(Path(__file__).parent / plugin.name / "layer0.json")
+    path = Path(__file__).parent / plugin.name / "layer0.json"
+    record: Record = {"source": "", "brand": plugin.name, "chips": {}, "gates": {}}
+    record = read_json(path) if path.is_file() else record
     if functions:
         return [_function(host, plugin, function, record) for function in functions]
     return [
         _node(host, plugin.name, node, record) for node in (host.glob(record["alone"]) if "alone" in record else ())
     ]
+
+
+def bus_alone(host: Host, plugin: VendorPlugin, why: str) -> ProbeResult:
+    """`bus_devices` of a vendor whose own probe told nothing, and `why`: what is not known is so for that reason."""
+    shown = []
+    for device, unknown in bus_devices(host, plugin):
+        verdict = replace(device.verdict, reason=why) if device.verdict.code == "unknown" else device.verdict
+        gaps = {pointer: why if pointer.startswith("/memory/") else reason for pointer, reason in unknown.items()}
+        shown.append((replace(device, verdict=verdict), gaps))
+    return result(shown)
 
 
 def _function(host: Host, plugin: VendorPlugin, function: PciFunction, record: Record) -> Reading:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 AdapterFactory: TypeAlias = "Callable[[Host], HardwareAdapter[Any]]"
 """What an adapter name stands for: a `HardwareAdapter` class, constructed with the host."""
 
+_BUS_S = 1.0
 _LEAVE_OUT: FixText = (
     "shell",
     "export VLLM_PROBE_PLUGINS=<others>",
@@ -40,7 +41,7 @@ ROWS = {
         "PLG-03": "The plug-in <name> of <distribution> <reason>, which would slow every command.",
         "PLG-04": "The plug-in <name> of <distribution> breaks the contract: <reason>.",
         "PLG-05": "The probe of <name> failed: it <reason>.",
-        "PLG-06": "The probe of <name> <reason>, so its devices are missing.",
+        "PLG-06": "The probe of <name> <reason>, so no more is known of its devices than the bus shows.",
         "PLG-07": "The probe of <name> <reason>.",
         "REC-01": "The probe of <name> asked for more than was recorded: <reason>.",
     }.items()
@@ -93,8 +94,9 @@ class PortableDeviceManager:
     def probe_devices(self, timeout_s: float = 10.0) -> ProbeResult:
         """Every vendor's devices, sorted by id, with what went wrong; vendors are asked at the same time.
 
-        A probe that raises, or that takes longer than `timeout_s`, costs its own devices only. One whose plug-in names
-        signs of its devices is asked where there is one of them.
+        A probe that raises, or that takes longer than `timeout_s`, costs what it would have told of its own devices:
+        those that the bus shows are listed, and why no more is known of them. A plug-in that names signs of its devices
+        is asked where there is one of them.
         """
         answers: dict[str, ProbeResult] = {}
         asked = self._asked()
@@ -111,9 +113,24 @@ class PortableDeviceManager:
         in_time = dict(answers)
         for plugin in asked:
             if plugin.name not in in_time:
-                late = self._finding("PLG-06", plugin.name, f"did not answer in {timeout_s:g} s")
-                in_time[plugin.name] = ProbeResult(findings=(late,))
+                why = f"did not answer in {timeout_s:g} s"
+                in_time[plugin.name] = self._shown(plugin, why, self._finding("PLG-06", plugin.name, why))
         return self._merged({plugin.name: in_time[plugin.name] for plugin in asked})
+
+    def _shown(self, plugin: VendorPlugin, why: str, finding: Finding) -> ProbeResult:
+        """What the bus shows of a vendor whose probe told nothing: a driver that hangs may hang this too, for 1 s."""
+        from vllm_probe.vendors.layer0 import bus_alone
+
+        found = [ProbeResult()]
+
+        def ask() -> None:
+            shown = apart(lambda: bus_alone(self.host, plugin, f"the probe {why}"))
+            found[:] = [shown] if isinstance(shown, ProbeResult) else found
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(_BUS_S)
+        return replace(found[0], findings=(finding,))
 
     def plugin_for(self, word: str) -> VendorPlugin | None:
         """The plug-in of a vendor name, else of a device type."""
@@ -187,10 +204,12 @@ class PortableDeviceManager:
         try:
             answer = _checked(_resolve(plugin.probe)(self.host))
         except RecordingIncomplete as error:
-            answer = ProbeResult(findings=(self._finding("REC-01", plugin.name, str(error)),))
+            why = "asked for more than was recorded"
+            answer = self._shown(plugin, why, self._finding("REC-01", plugin.name, str(error)))
         except BaseException as error:  # noqa: BLE001 - isolation point: a plug-in may raise anything
             raised = Raised.of(error)
-            answer = ProbeResult(findings=(self._finding("PLG-05", plugin.name, raised.reason, (raised.traceback,)),))
+            finding = self._finding("PLG-05", plugin.name, raised.reason, (raised.traceback,))
+            answer = self._shown(plugin, f"failed: it {raised.reason}", finding)
         answers[plugin.name] = answer
 
     def _merged(self, answers: dict[str, ProbeResult]) -> ProbeResult:

@@ -104,7 +104,7 @@ def test_devices_are_sorted_by_id_and_keep_their_reasons() -> None:
         ),
         ("interrupting", "PLG-05", "The probe of bad failed: it raised KeyboardInterrupt."),
         ("missing", "PLG-05", f"The probe of bad failed: it raised AttributeError: module '{HERE}' has no"),
-        ("hanging", "PLG-06", "The probe of bad did not answer in 0.05 s, so its devices are missing."),
+        ("hanging", "PLG-06", "The probe of bad did not answer in 0.05 s, so no more is known of its"),
         ("same_card", "PLG-07", "The probe of bad reports 0000:41:00.0, which good reports too."),
         ("unrecorded", "REC-01", "The probe of bad asked for more than was recorded: the recording does not hold"),
     ],
@@ -126,6 +126,34 @@ def test_what_a_probe_prints_stays_out_of_the_document(capsys: pytest.CaptureFix
 
 ROOT = "/sys/bus/pci/devices/0000:41:00.0"
 ON_BUS = {f"{ROOT}/class": "0x030200", f"{ROOT}/vendor": "0x10de", f"{ROOT}/device": "0x20b2"}
+
+
+@pytest.mark.parametrize(
+    ("probe", "reason"),
+    [
+        ("hanging", "the probe did not answer in 0.05 s"),
+        ("raising", "the probe failed: it raised KeyError: 'VRAM'"),
+        ("unrecorded", "the probe asked for more than was recorded"),
+    ],
+)
+@pytest.mark.parametrize("name", ["nvidia", "elsewhere"])
+def test_a_probe_that_tells_nothing_leaves_what_the_bus_shows(name: str, probe: str, reason: str) -> None:
+    driver = {f"{ROOT}/driver": "!link ../../../bus/pci/drivers/nvidia"}
+    host = ReplayHost(Scene(facts=Facts(files=ON_BUS | driver)))
+    bad = plugin(name, probe, pci_vendors=(0x10DE,))
+    found = PortableDeviceManager(host, (bad,)).probe_devices(timeout_s=0.05)
+    (device,) = found.devices
+    assert (device.id, device.vendor, device.driver, device.usable) == ("0000:41:00.0", name, "nvidia", False)
+    assert (device.verdict.code, device.verdict.reason) == ("unknown", reason)
+    assert found.unknown["/0/memory/reported_bytes"] == reason
+    assert len(found.findings) == 1
+
+
+def test_a_probe_that_hangs_leaves_the_word_of_the_bus_that_a_device_cannot_be_used() -> None:
+    host = ReplayHost(Scene(facts=Facts(files=ON_BUS)))
+    found = PortableDeviceManager(host, (plugin("nvidia", "hanging", pci_vendors=(0x10DE,)),)).probe_devices(0.05)
+    assert found.devices[0].verdict.code == "unusable"
+    assert "no driver is bound to it" in found.devices[0].verdict.reason
 
 
 @pytest.mark.parametrize(

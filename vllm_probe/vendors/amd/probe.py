@@ -140,8 +140,10 @@ def _judged(unit: Unit, readings: Mapping[str, Reading], found: Machine, mask: M
 
 
 def _behind_windows(host: Host) -> list[Reading]:
-    shown, source, cards = behind_windows(host)
-    found = ask_runtime(host, Topology(present=False), (), frozenset())
+    with ThreadPoolExecutor(max_workers=1) as pool:  # one after the other they could take longer than a probe may
+        later = pool.submit(ask_runtime, host, Topology(present=False), (), frozenset())
+        shown, source, cards = behind_windows(host)
+        found = later.result()
     hidden = apply([Card(device.id) for device, _ in shown], read_masks(host))[1]
     readings = []
     for reading, card in zip(shown, cards or [{}], strict=True):

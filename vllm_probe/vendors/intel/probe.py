@@ -21,6 +21,8 @@ Record: TypeAlias = Mapping[str, Any]
 
 _DRIVERS = ("i915", "xe")
 _TOOL = "xpu-smi"
+_AT_ONCE, _WITHIN_S = 16, 9.0
+"""Cards that are asked at the same time, and when the last answer is due: before the probe's own limit of 10 s."""
 _REFUSALS = {
     errno.ENOENT: "its render node is not there",
     errno.EACCES: "this process may not open its render node",
@@ -37,17 +39,19 @@ def probe(host: Host) -> ProbeResult:
     windows = dxg_library(host, PLUGIN.name) is not None
     if not driven and not windows:
         return result(shown)
-    awake = {device.id for device in driven if not functions[device.id].asleep}
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    awake = [device.id for device in driven if not functions[device.id].asleep]
+    begun = host.now()
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         asked = pool.submit(ask, host, len(driven)) if asleep is None else None
-        told = {id_: _by_driver(host, id_, functions[id_].driver or "") for id_ in awake}
+        by_driver = pool.map(lambda id_: _by_driver(host, id_, functions[id_].driver or ""), awake)
+        told = dict(zip(awake, by_driver, strict=True))
         reports = asked.result() if asked else None
     if reports is None:
         return result(_left_alone(host, reading, told, f"{asleep}") for reading in shown)
     if windows:
         return result([*shown, *_behind_windows(host, reports)])
     records = reports.level_zero.get("devices", ())
-    tool = _by_tool(host) if _lacking(reports, told) else {"devices": []}
+    tool = _by_tool(host, begun) if _lacking(reports, told) else {"devices": []}
     return result(_complete(host, each, told, reports, records, tool) if each[0].id in told else each for each in shown)
 
 
@@ -154,10 +158,11 @@ def _number(record: Record) -> str | None:
     return f"{record['device_id']:04x}" if "device_id" in record else None
 
 
-def _by_tool(host: Host) -> Record:
+def _by_tool(host: Host, begun: float) -> Record:
     from vllm_probe.vendors.intel import smi
 
-    return smi.read(host)
+    left = begun + _WITHIN_S - host.now()
+    return smi.read(host, min(smi.TIMEOUT_S, left)) if left > 0 else {"devices": []}
 
 
 def _lacking(reports: Reports, told: Mapping[str, Sequence[Evidence]]) -> bool:

@@ -11,7 +11,7 @@ from vllm_probe.vendors.intel.smi_text import parse_discovery_text, parse_stats_
 Record: TypeAlias = dict[str, Any]
 
 _PROGRAM = "xpu-smi"
-_TIMEOUT_S = 4.0
+TIMEOUT_S = 4.0
 _COLUMNS = ("index", "name", "pci.bus_id", "memory.total", "memory.used", "memory.free")
 _LISTS: tuple[tuple[tuple[str, ...], Callable[[str], Record]], ...] = (
     (("discovery", "-j"), parse_discovery),
@@ -31,17 +31,23 @@ class _Ended(Exception):
     """xpu-smi gave no answer, and will not to the next question either."""
 
 
-def read(host: Host) -> Record:
+class _Late(Exception):
+    """The time is over."""
+
+
+def read(host: Host, timeout_s: float = TIMEOUT_S) -> Record:
     """`{"devices": [...]}` as `smi_json` has it, without a device where there is no xpu-smi.
 
     `error` says that xpu-smi fails, crashes or hangs, which tells nothing of the devices.
     """
-    deadline = host.now() + _TIMEOUT_S
+    deadline = host.now() + timeout_s
     report: Record = {"devices": []}
     try:
         report = _listed(host, deadline)
         for device in report["devices"]:
             _complete(host, device, deadline)
+    except _Late:
+        return report | {"error": f"xpu-smi did not answer in {timeout_s:.2g} s"}
     except _Ended as ended:
         return report | {"error": str(ended)}
     return report
@@ -73,11 +79,12 @@ def _text(host: Host, options: tuple[str, ...], deadline: float) -> str | None:
     """What it prints, null where it does not know the options or is not there.
 
     Raises:
-        _Ended: it hangs, crashes or says that it cannot work.
+        _Late: it hangs.
+        _Ended: it crashes or says that it cannot work.
     """
     ended = host.run((_PROGRAM, *options), max(deadline - host.now(), 0))
     if ended.status == "timeout":
-        raise _Ended(f"xpu-smi did not answer in {_TIMEOUT_S:g} s")
+        raise _Late
     code = ended.returncode
     if ended.status == "missing" or code is None:
         return None

@@ -1,7 +1,8 @@
 """Intel GPUs of recorded machines, from every layer; each layer that fails leaves the others' facts."""
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -13,7 +14,7 @@ from vllm_probe.core import codec
 from vllm_probe.core.device import Device, Inventory
 from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
 from vllm_probe.core.scene import Scene
-from vllm_probe.core.system import Library
+from vllm_probe.core.system import CommandResult, Library
 from vllm_probe.core.values import JsonValue
 from vllm_probe.detect.engine_pick import vllm_choice
 from vllm_probe.detect.inventory import take_inventory
@@ -146,6 +147,38 @@ def test_nothing_is_asked_that_wakes_a_card_in_d3cold() -> None:
     assert "it is asleep" in found[CARD].verdict.reason
     assert f"that wakes {CARD}" in found[IGPU].verdict.reason
     assert found[IGPU].memory.kind == "shared"
+
+
+class Slow(ReplayHost):
+    """Seven cards whose counters answer when all are asked, a Level Zero that takes 7 s, and an xpu-smi that hangs."""
+
+    counters = threading.Barrier(8, timeout=20)
+    given: float | None = None
+
+    def isolated(self, function: str, timeout_s: float) -> JsonValue:
+        self.counters.wait()
+        self.sleep(7)
+        raise LibraryTimeout(f"{function} did not return within {timeout_s} s", hint="")
+
+    def run(self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> CommandResult:
+        if argv[0] == "intel_gpu_top":
+            self.counters.wait()
+        elif self.given is None:
+            self.given = timeout_s
+        return CommandResult(status="timeout")
+
+
+def test_cards_are_asked_at_the_same_time_and_tools_within_what_is_left() -> None:
+    files: dict[str, str] = {}
+    for number in range(7):
+        folder = f"/sys/bus/pci/devices/0000:{number:02x}:00.0"
+        files |= {f"{folder}/class": "0x030000", f"{folder}/vendor": "0x8086", f"{folder}/device": "0x56c0"}
+        files |= {f"{folder}/driver": "!link ../../../bus/pci/drivers/i915", f"{folder}/drm/card{number}/dev": ""}
+    host = Slow(codec.from_json(Scene, {"facts": {"files": files}}))
+    found = probe(host).devices
+    assert len(found) == 7
+    assert host.given == 2
+    assert {device.details["xpu_smi_error"] for device in found} == {"xpu-smi did not answer in 2 s"}
 
 
 def test_a_card_in_d3cold_is_asked_where_it_may_be_woken() -> None:
