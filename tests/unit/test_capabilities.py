@@ -24,12 +24,12 @@ HEADER = {"schema_version", "created_at", "tool_version", "host_fingerprint", "d
 CONFIGS = {
     "rtx-4090": ("bfloat16", "w8a8", 256),
     "h100-sxm-80gb": ("bfloat16", "none", 256),
-    "l40s": ("bfloat16", "none", 256),
+    "l40s": ("bfloat16", "fp8", 256),
     "rtx-5060": ("bfloat16", "fp8", 256),
     "rtx-5090": ("bfloat16", "fp8", 256),
     "rx-7900-xtx": ("bfloat16", "none", 256),
     "arc-a770-16gb": ("bfloat16", "none", 64),
-    "ascend-910b3": ("bfloat16", "none", 512),
+    "ascend-910b3": ("bfloat16", "ascend", 512),
 }
 
 every_file = pytest.mark.parametrize("path", FILES, ids=descriptor_name)

@@ -78,7 +78,7 @@ def negotiate(
             metavar="TOKENS_PER_S",
             min=0,
             help="Speed that this config reached under this load: scales the prediction and narrows its bands.",
-            show_default=False,
+            show_default="nothing measured",
             rich_help_panel="What it will serve",
         ),
     ] = None,
