@@ -103,7 +103,7 @@ def negotiate(
     explain: Annotated[bool, typer.Option("--explain", help="Print how each value was decided, as a tree.")] = False,
     check: Annotated[
         Path | None,
-        typer.Option(metavar="LOG", help="Compare a start-up log of vLLM with the prediction.", show_default=False),
+        typer.Option(metavar="LOG", help="Compare a start-up log of vLLM with the prediction.", show_default="no log"),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
