@@ -43,7 +43,9 @@ def negotiate(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODEL", help="Model name, folder with config.json, GGUF or ONNX file.", show_default="that of --model"
+            metavar="MODEL",
+            help="Model name, folder with config.json, GGUF or ONNX file.",
+            show_default="that of --model",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(metavar="M", help="The same as MODEL.", show_default="MODEL")] = None,
