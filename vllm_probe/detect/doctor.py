@@ -10,7 +10,7 @@ from vllm_probe.core.errors import RecordingIncomplete
 from vllm_probe.core.plugin import Check
 from vllm_probe.core.rows import Row
 from vllm_probe.core.system import Host
-from vllm_probe.detect.checks import container, runtime, toolkit
+from vllm_probe.detect.checks import container, runtime, stack, toolkit
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
 from vllm_probe.detect.verdict import SEVERITIES, judge
@@ -18,7 +18,7 @@ from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
 
-CHECKS: tuple[Check, ...] = (*container.CHECKS, *toolkit.CHECKS, *runtime.CHECKS)
+CHECKS: tuple[Check, ...] = (*container.CHECKS, *toolkit.CHECKS, *runtime.CHECKS, *stack.CHECKS)
 
 _RAISED = Row(
     "PLG-08",

@@ -84,17 +84,25 @@ def _least(family: Record) -> dict[str, str]:
     return least | ({"runtime": " ".join(family["runtime"][:2])} if "runtime" in family else {})
 
 
+def old_runtime(device: Device) -> tuple[str, str, str] | None:
+    """Name and version of the runtime and the least that vLLM needs, null where it is not known to be older."""
+    name, least, detail = (*_family(device).get("runtime", ()), None, None, None)[:3]
+    version = device.details.get(detail)
+    return (name, version, least) if version and least and _older(version, least) else None
+
+
 def _short(family: Record, device: Device, software: Software) -> Iterator[str]:
     """What is known to be older than the family needs."""
-    name, least, detail = (*family.get("runtime", ()), None, None, None)[:3]
     have = {
         "Linux": (software.kernel, family.get("kernel")),
         "the driver": (_driver(device), family.get("driver")),
-        name: (device.details.get(detail), least),
     }
     for what, (version, needed) in have.items():
         if version and needed and _older(version, needed):
             yield f"{what} {version} is older than {needed}"
+    old = old_runtime(device)
+    if old:
+        yield f"{old[0]} {old[1]} is older than {old[2]}"
 
 
 def _with_hint(device: Device, short: Sequence[str]) -> Device:

@@ -12,6 +12,7 @@ from vllm_probe.detect.doctor import diagnose
 from vllm_probe.detect.inventory import take_inventory
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.cpu import PLUGIN
+from vllm_probe.vendors.plugins import discover_plugins
 from vllm_probe.vendors.registry import PortableDeviceManager
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,6 +34,13 @@ def manager_of(host: ReplayHost) -> PortableDeviceManager:
 def diagnosis_of(scene: dict[str, Any]) -> Diagnosis:
     host = ReplayHost(codec.from_json(Scene, scene))
     return diagnose(host, manager_of(host), STAMP, transcripts=host.transcripts())
+
+
+def full_diagnosis_of(scene: dict[str, Any]) -> Diagnosis:
+    """As `diagnosis_of`, with the plug-ins of every vendor."""
+    host = ReplayHost(codec.from_json(Scene, scene))
+    manager = PortableDeviceManager(host, discover_plugins(None).plugins)
+    return diagnose(host, manager, STAMP, transcripts=host.transcripts())
 
 
 def inventory_of(scene: dict[str, Any]) -> Inventory:

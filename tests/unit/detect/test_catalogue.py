@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.detect.scenes import HOSTS, SHARED, diagnosis_of
+from tests.unit.detect.scenes import HOSTS, SHARED, full_diagnosis_of
 from vllm_probe.core.device import Finding
 from vllm_probe.core.rows import Row
 from vllm_probe.detect.checks import ROWS
@@ -24,7 +24,7 @@ def _texts(findings: tuple[Finding, ...]) -> str:
 @pytest.mark.parametrize("name", HOSTS)
 def test_a_recorded_host_gives_exactly_its_rows_with_the_commands_that_fix_them(name: str) -> None:
     expected = HOSTS[name]["expected"]
-    diagnosis = diagnosis_of(HOSTS[name])
+    diagnosis = full_diagnosis_of(HOSTS[name])
     assert {finding.id for finding in diagnosis.findings} == set(expected["diagnosis_ids"])
     assert [part for part in expected["fix_contains"] if part not in _texts(diagnosis.findings)] == []
     assert not set(expected["must_not"]) & set(expected["diagnosis_ids"])
@@ -32,7 +32,7 @@ def test_a_recorded_host_gives_exactly_its_rows_with_the_commands_that_fix_them(
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_every_finding_has_evidence_a_cause_of_one_sentence_and_no_marker_left(name: str) -> None:
-    for finding in diagnosis_of(HOSTS[name]).findings:
+    for finding in full_diagnosis_of(HOSTS[name]).findings:
         assert finding.evidence, finding.id
         shown = "\n".join((finding.cause, _texts((finding,)), *(fix.effect for fix in finding.fix)))
         assert re.findall(r"<[a-z ]+>", shown.replace("<cpu mode='host-passthrough'/>", "")) == []
@@ -68,7 +68,7 @@ def test_a_row_is_well_formed_and_proposes_nothing_dangerous(key: str) -> None:
 @pytest.mark.parametrize("scene", SHARED, ids=[scene["id"] for scene in SHARED])
 def test_no_row_of_ours_is_reported_on_a_host_with_another_fault(scene: dict[str, Any]) -> None:
     expected = set(scene["expected"]["diagnosis_ids"])
-    diagnosis = diagnosis_of(scene)
+    diagnosis = full_diagnosis_of(scene)
     assert {finding.id for finding in diagnosis.findings} == expected & IDS
     if expected <= IDS:
         assert [part for part in scene["expected"]["fix_contains"] if part not in _texts(diagnosis.findings)] == []
