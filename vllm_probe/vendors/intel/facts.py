@@ -8,6 +8,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.core.values import JsonValue
 from vllm_probe.vendors.evidence import Evidence
 from vllm_probe.vendors.intel.drm import Memory
+from vllm_probe.vendors.intel.verdict import shown_by
 from vllm_probe.vendors.layer0 import Reading
 
 Record: TypeAlias = Mapping[str, Any]
@@ -78,6 +79,16 @@ def of_level_zero(id_: str, records: Sequence[Record]) -> Evidence:
         facts |= {"/kind": "igpu" if first["integrated"] else "gpu"}
         facts |= {"/memory/kind": "shared"} if first["integrated"] else {}
     return replace(evidence, facts=facts)
+
+
+def of_torch(id_: str, own: Sequence[Record], records: Sequence[Record], selector: str | None) -> Evidence:
+    """The number of torch.xpu, which follows SYCL's order, where that is certain: of the only GPU that there is.
+
+    Of several GPUs the order is not known without SYCL, and torch may leave out integrated ones.
+    """
+    alone = own and len(own) == len(records) and "silent" not in own[0] and shown_by(selector or "", own[0]["ordinal"])
+    source = "it is the only GPU that Level Zero lists"
+    return Evidence(id=id_, source=source, facts={"/indices/xpu": 0} if alone else {})
 
 
 def without(evidence: Evidence, pointers: frozenset[str]) -> Evidence:

@@ -78,7 +78,8 @@ def _complete(
     read_before = facts.LIVE.intersection(pointer for each in earlier for pointer in each.facts)
     by_smi = facts.without(facts.of_record(id_, _TOOL, by_tool), read_before)
     failed = Evidence(id=id_, source=_TOOL, facts=failure)
-    found = _informed(host, reading, (*earlier, by_smi, failed))
+    number = facts.of_torch(id_, own, records, reports.selector)
+    found = _informed(host, reading, (*earlier, by_smi, failed, number))
     device, unknown = facts.with_bandwidth(found)
     silent = next((record["silent"] for record in own if "silent" in record), None)
     return judged(device, reports, seen=seen, told=bool(by_tool), silent=silent), unknown
@@ -202,5 +203,7 @@ def _behind_windows(host: Host, reports: Reports) -> list[Reading]:
 
 
 def _seen_behind(host: Host, reading: Reading, own: Sequence[Record], reports: Reports) -> Reading:
-    device, unknown = _informed(host, reading, (facts.of_level_zero(reading[0].id, own),))
+    id_, records = reading[0].id, reports.level_zero.get("devices", ())
+    number = facts.of_torch(id_, own, records, reports.selector)
+    device, unknown = _informed(host, reading, (facts.of_level_zero(id_, own), number))
     return judged(device, reports, seen=bool(own) if own else None, told=False), unknown

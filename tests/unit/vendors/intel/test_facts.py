@@ -98,3 +98,21 @@ def test_what_is_not_free_is_in_use() -> None:
 def test_memory_of_a_virtual_function_is_a_part() -> None:
     assert facts.of_record(ID, "xpu-smi", {"function": "virtual"}).facts["/memory/kind"] == "partition"
     assert "/memory/kind" not in facts.of_record(ID, "xpu-smi", {"function": "physical"}).facts
+
+
+@pytest.mark.parametrize(
+    ("own", "records", "selector", "numbers"),
+    [
+        ([{"ordinal": 0}], [{"ordinal": 0}], None, {"/indices/xpu": 0}),
+        ([{"ordinal": 0}], [{"ordinal": 0}], "level_zero:gpu", {"/indices/xpu": 0}),
+        ([{"ordinal": 0}, {"ordinal": 1}], [{"ordinal": 0}, {"ordinal": 1}], None, {"/indices/xpu": 0}),
+        ([{"ordinal": 0}], [{"ordinal": 0}, {"ordinal": 1}], None, {}),
+        ([{"ordinal": 0}], [{"ordinal": 0}], "opencl:*", {}),
+        ([{"ordinal": 0, "silent": "hung"}], [{"ordinal": 0, "silent": "hung"}], None, {}),
+        ([], [], None, {}),
+    ],
+)
+def test_torch_numbers_a_gpu_for_certain_where_it_is_the_only_one(
+    own: list[dict[str, Any]], records: list[dict[str, Any]], selector: str | None, numbers: dict[str, int]
+) -> None:
+    assert facts.of_torch(ID, own, records, selector).facts == numbers
