@@ -1,4 +1,4 @@
-/* A libamd_smi.so with two cards, 0000:03:00.0 and 0001:83:00.0, in two sockets.
+/* A libamd_smi.so with two cards, 0000:03:00.0 and 0001:83:1e.0, in two sockets.
  *
  * FAKE_<function> in the environment is the status of that function, `hang` or `crash`. OLD compiles the structure of
  * ROCm 6.0, whose first field is shorter; NO_NAME leaves a function out. */
@@ -60,7 +60,7 @@ int amdsmi_get_processor_handles(void *socket, uint32_t *count, void **handles) 
 static int second(void *handle) { return ((uintptr_t)handle & 0xff) == 1; }
 
 int amdsmi_get_gpu_device_bdf(void *handle, uint64_t *bdf) {
-    *bdf = second(handle) ? (uint64_t)1 << 16 | 0x83 << 8 : 0x3 << 8;
+    *bdf = second(handle) ? (uint64_t)1 << 16 | 0x83 << 8 | 0x1e << 3 : 0x3 << 8;
     return second(handle) ? status(__func__) : 0;
 }
 

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 LIB = "vllm_probe.vendors.amd.lib"
 BOTH = [
     {"id": "0000:03:00.0", "name": "AMD Radeon RX 7900 XTX"},
-    {"id": "0001:83:00.0", "name": "AMD Radeon RX 7900 XT"},
+    {"id": "0001:83:1e.0", "name": "AMD Radeon RX 7900 XT"},
 ]
 
 

@@ -101,6 +101,11 @@ def test_used_memory_is_told_of_every_bank_or_not_at_all() -> None:
     assert (node.used_bytes, node.memory_bytes) == (12, 2 * 25753026560)
 
 
+def test_the_number_of_a_device_on_its_bus_has_five_bits() -> None:
+    node = Node(number=1, properties={"location_id": 0x83 << 8 | 0x1E << 3 | 5, "domain": 1})
+    assert (node.slot, node.function) == ("0001:83:1e", 5)
+
+
 @needs_captures
 def test_partitions_of_an_mi300x_are_nodes_of_one_card() -> None:
     nodes = captured("kfd-mi300x-cpx-nodes.txt")
