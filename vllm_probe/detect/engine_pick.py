@@ -77,6 +77,13 @@ def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | No
         return _hypothetical(devices)
     mine = [device for device in devices if device.vendor == vendor and _seen(device)]
     first, several = _first(mine)
+    ahead = _ahead(mine, first)
+    if ahead is not None and first is not None:
+        shadowed = {device.id: _why_not(device, ahead, version, vendor, seen=device in mine) for device in devices}
+        del shadowed[ahead.id]
+        reason = f"vLLM {version}, {_build(vendor)}, takes the first device in the order of its runtime{_number(ahead)}"
+        fails = f"and fails: {ahead.verdict.reason}; with that one hidden it takes {first.id}"
+        return Choice(id=ahead.id, reason=f"{reason}, {fails}", others=shadowed)
     others = {
         device.id: _why_not(device, first, version, vendor, seen=device in mine)
         for device in devices
@@ -124,6 +131,12 @@ def _first(devices: Sequence[Device]) -> tuple[Device | None, bool]:
     numbers = [_order(device)[0] for device in fit]
     untold = len(fit) > 1 and numbers[0] > 0 and _LAST in numbers
     return (None, True) if untold else (fit[0] if fit else None, False)
+
+
+def _ahead(devices: Sequence[Device], first: Device | None) -> Device | None:
+    """The device that the runtime shows and counts before `first`, though the installed torch cannot run on it."""
+    last = _order(first)[0] if first else 0
+    return min((each for each in devices if each.visible and _order(each)[0] < last < _LAST), key=_order, default=None)
 
 
 def _short(device: Device) -> str:

@@ -95,7 +95,7 @@ def test_the_first_usable_device_in_the_order_of_the_runtime_is_taken() -> None:
 
 def test_what_a_mask_hides_or_what_is_broken_is_passed_over_with_the_reason() -> None:
     hidden = replace(OTHER, visible=False, verdict=Verdict(code="hidden", reason="HIP_VISIBLE_DEVICES hides it"))
-    broken = replace(OTHER, usable=False, verdict=Verdict(code="unusable", reason="no driver"))
+    broken = replace(OTHER, indices={}, usable=False, verdict=Verdict(code="unusable", reason="no driver"))
     for other in (hidden, broken):
         choice = vllm_choice((CPU, GPU, other), ROCM, "amd")
         assert (choice.id, choice.others[other.id]) == (GPU.id, other.verdict.reason)
@@ -138,6 +138,19 @@ def test_which_device_is_the_first_is_not_guessed_by_addresses() -> None:
     assert vllm_choice((bare, other), None, None).others == {GPU.id: untold, OTHER.id: untold}
     assert vllm_choice((bare, replace(OTHER, indices={"hip": 1})), ROCM, "amd").id is None
     assert vllm_choice((bare, OTHER), ROCM, "amd").id == OTHER.id
+
+
+def test_what_the_runtime_counts_first_is_taken_though_torch_has_no_kernels_for_it() -> None:
+    lacking = Verdict(code="unusable", reason="torch has no kernels for gfx1036")
+    integrated = replace(IGPU, indices={"hip": 0}, usable=False, verdict=lacking)
+    choice = vllm_choice((CPU, GPU, integrated), ROCM, "amd")
+    assert choice.id == IGPU.id
+    assert choice.reason.endswith(
+        "takes the first device in the order of its runtime, hip 0, and fails: torch has no kernels for gfx1036; "
+        "with that one hidden it takes 0000:03:00.0"
+    )
+    assert choice.others[GPU.id] == "0000:0d:00.0 comes before it"
+    assert vllm_choice((GPU, replace(integrated, visible=False)), ROCM, "amd").id == GPU.id
 
 
 def test_the_only_device_that_can_be_used_needs_no_number() -> None:
