@@ -82,13 +82,19 @@ def of_level_zero(id_: str, records: Sequence[Record]) -> Evidence:
 
 
 def of_torch(id_: str, own: Sequence[Record], records: Sequence[Record], selector: str | None) -> Evidence:
-    """The number of torch.xpu, which follows SYCL's order, where that is certain: of the only GPU that there is.
+    """The number of torch.xpu where it is certain: of the only GPU, and of discrete GPUs before any integrated one.
 
-    Of several GPUs the order is not known without SYCL, and torch may leave out integrated ones.
+    torch counts as SYCL does, in Level Zero's order, and later releases leave out integrated GPUs beside discrete ones
+    (c10/xpu/XPUFunctions.cpp of https://github.com/pytorch/pytorch); a selector may change the numbers of several.
     """
-    alone = own and len(own) == len(records) and "silent" not in own[0] and shown_by(selector or "", own[0]["ordinal"])
-    source = "it is the only GPU that Level Zero lists"
-    return Evidence(id=id_, source=source, facts={"/indices/xpu": 0} if alone else {})
+    facts: dict[str, JsonValue] = {}
+    silent = any("silent" in record for record in records)
+    integrated = [record.get("integrated", True) for record in records]
+    if own and not silent and len(own) == len(records):
+        facts = {"/indices/xpu": 0} if shown_by(selector or "", own[0]["ordinal"]) else {}
+    elif own and not silent and not selector and not own[0].get("integrated", True):
+        facts = {"/indices/xpu": own[0]["ordinal"]} if integrated == sorted(integrated) else {}
+    return Evidence(id=id_, source="order of Level Zero", facts=facts)
 
 
 def without(evidence: Evidence, pointers: frozenset[str]) -> Evidence:

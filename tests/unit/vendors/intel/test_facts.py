@@ -11,6 +11,9 @@ from vllm_probe.vendors.intel import facts
 from vllm_probe.vendors.intel.drm import Memory
 
 ID = "0000:03:00.0"
+FIRST, SECOND, INTEGRATED = (
+    {"ordinal": number, "integrated": integrated} for number, integrated in enumerate((False, False, True))
+)
 GIB = 1 << 30
 
 
@@ -110,9 +113,15 @@ def test_memory_of_a_virtual_function_is_a_part() -> None:
         ([{"ordinal": 0}], [{"ordinal": 0}], "opencl:*", {}),
         ([{"ordinal": 0, "silent": "hung"}], [{"ordinal": 0, "silent": "hung"}], None, {}),
         ([], [], None, {}),
+        ([SECOND], [FIRST, SECOND], None, {"/indices/xpu": 1}),
+        ([SECOND], [FIRST, SECOND, INTEGRATED], None, {"/indices/xpu": 1}),
+        ([SECOND], [FIRST, SECOND], "level_zero:1", {}),
+        ([SECOND], [FIRST | {"silent": "hung"}, SECOND], None, {}),
+        ([INTEGRATED], [FIRST, SECOND, INTEGRATED], None, {}),
+        ([SECOND], [INTEGRATED | {"ordinal": 0}, SECOND], None, {}),
     ],
 )
-def test_torch_numbers_a_gpu_for_certain_where_it_is_the_only_one(
+def test_torch_numbers_the_only_gpu_and_discrete_ones_before_any_integrated(
     own: list[dict[str, Any]], records: list[dict[str, Any]], selector: str | None, numbers: dict[str, int]
 ) -> None:
     assert facts.of_torch(ID, own, records, selector).facts == numbers
