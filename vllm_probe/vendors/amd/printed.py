@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+_MOST_BYTES = 1 << 45  # what is above is no size in this unit
 _SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "MIB": 1 << 20, "GIB": 1 << 30}
 _UNKNOWN = re.compile(r"(?i)\s*|n/?a\b.*|none|unknown|not supported|0x[0-9a-f]+|[0-9]+")
 
@@ -48,7 +49,8 @@ def size(value: Any) -> int | None:
     found = number(value)
     unit = value.get("unit") if isinstance(value, dict) else re.sub(r"[^A-Za-z]", "", str(value))
     scale = _SIZES.get(str(unit or "MB").upper())
-    return int(found * scale) if found is not None and found >= 0 and scale else None
+    total = int(found * scale) if found is not None and found >= 0 and scale else None
+    return total if total is not None and total < _MOST_BYTES else None
 
 
 def name(value: Any) -> str | None:

@@ -38,6 +38,7 @@ def test_a_number_is_read_with_its_unit_and_words_are_unknown(value: object, num
         (16, 16 << 20),
         ({"value": 1, "unit": "furlong"}, None),
         (-1, None),
+        (17163091968, None),
         ("N/A", None),
     ],
 )
