@@ -63,7 +63,7 @@ def discover(host: "Host") -> "PortableDeviceManager":
 def inventory(host: "Host | None" = None, *, vendor: str | None = None, wakes: bool = False) -> "Inventory":
     """What is on this machine, or on `host`; with `vendor` that vendor's devices only.
 
-    Nothing that sleeps in D3cold is asked, unless `wakes`: then it wakes.
+    Nothing that sleeps is asked, unless `wakes`: then it wakes.
 
     Raises:
         UnknownName: no plug-in is called `vendor`.

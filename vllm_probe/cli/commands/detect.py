@@ -20,9 +20,7 @@ def detect(
     vendor: Annotated[
         str | None, typer.Option(metavar="V", help="Look for this vendor's devices only.", show_default="all")
     ] = None,
-    wake: Annotated[
-        bool, typer.Option("--wake", help="Ask devices that sleep in D3cold too, which wakes them.")
-    ] = False,
+    wake: Annotated[bool, typer.Option("--wake", help="Ask devices that sleep too, which wakes them.")] = False,
 ) -> None:
     """Lists every accelerator and says whether it can be used here, and which one would be taken."""
     from vllm_probe import api
