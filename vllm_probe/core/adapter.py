@@ -3,10 +3,13 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
 from vllm_probe.core.bringup import Stage
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.operations import Operations
 from vllm_probe.core.primitive import Event, MemoryReading, Telemetry, Tensor
 from vllm_probe.core.values import FenceScope
@@ -78,22 +81,23 @@ class HardwareAdapter(Operations[Tensor]):
             int8 [nbytes].
 
         Raises:
+            BadUsage: a negative size, or an alignment that is no power of two.
             MemoryError: there is not as much; the adapter stays usable.
         """
         self._require(Stage.OPEN, "allocate")
-        return self._allocate(nbytes, alignment or self.alignment_bytes)
+        return self._allocate(nbytes, self._checked(nbytes, alignment))
 
     def allocate_pinned(self, nbytes: int, alignment: int | None = None) -> Tensor:
         """As `allocate`, in host memory that the device reads and writes directly, until `release` or `close`."""
         self._require(Stage.OPEN, "allocate_pinned")
-        tensor = self._allocate_host(nbytes, alignment or self.alignment_bytes, pinned=True)
+        tensor = self._allocate_host(nbytes, self._checked(nbytes, alignment), pinned=True)
         self._pinned[id(tensor)] = tensor
         return tensor
 
     def allocate_pageable(self, nbytes: int) -> Tensor:
-        """`nbytes` of ordinary host memory, for transfers that the device cannot make directly."""
+        """As `allocate`, in ordinary host memory, for transfers that the device cannot make directly."""
         self._require(Stage.OPEN, "allocate_pageable")
-        return self._allocate_host(nbytes, self.alignment_bytes, pinned=False)
+        return self._allocate_host(nbytes, self._checked(nbytes, None), pinned=False)
 
     def release(self, tensor: Tensor) -> None:
         """Gives pinned memory back; `tensor` is invalid afterwards."""
@@ -120,6 +124,11 @@ class HardwareAdapter(Operations[Tensor]):
         """The values of `tensor` as nested lists, rows first."""
         self._require(Stage.OPEN, "to_host")
         return self._to_host(tensor)
+
+    def at(self, tensor: Tensor, places: Sequence[Sequence[int]]) -> list[Any]:
+        """What `tensor` holds at `places`, each an index into its first dimensions or all: nested lists or numbers."""
+        self._require(Stage.OPEN, "at")
+        return self._at(tensor, places)
 
     def part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:
         """The `nbytes` from `offset` on of what `allocate` gave, in its own memory; null where none can be named."""
@@ -179,6 +188,11 @@ class HardwareAdapter(Operations[Tensor]):
         self._require(Stage.OPEN, "clock")
         return self._clock()
 
+    def processor_s(self) -> float:
+        """Seconds that the processors of the host have spent on this process."""
+        self._require(Stage.OPEN, "processor_s")
+        return self._processor_s()
+
     @abstractmethod
     def software(self) -> dict[str, str]:
         """Versions of the libraries that compute, by name."""
@@ -222,6 +236,9 @@ class HardwareAdapter(Operations[Tensor]):
     def _clock(self) -> float:
         return time.perf_counter()
 
+    def _processor_s(self) -> float:
+        return time.process_time()
+
     def _part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:  # noqa: ARG002
         return None
 
@@ -232,6 +249,19 @@ class HardwareAdapter(Operations[Tensor]):
         return None
 
     def _release(self, tensor: Tensor) -> None: ...
+
+    def _checked(self, nbytes: int, alignment: int | None) -> int:
+        """The alignment of an allocation, by default the adapter's."""
+        wanted = self.alignment_bytes if alignment is None else alignment
+        if nbytes < 0 or wanted < 1 or wanted & (wanted - 1):
+            hint = "sizes are not negative, alignments are powers of two"
+            raise BadUsage(f"{self.device.id}: {nbytes} bytes at multiples of {wanted} cannot be allocated", hint=hint)
+        return wanted
+
+    def _at(self, tensor: Tensor, places: Sequence[Sequence[int]]) -> list[Any]:
+        """Worth overriding where only what is asked for can be fetched."""
+        values = self._to_host(tensor)
+        return [reduce(getitem, place, values) for place in places]
 
     def _to_host(self, tensor: Tensor) -> list[Any]:
         values: list[Any] = cast("Any", tensor).tolist()

@@ -57,17 +57,20 @@ def read_json(path: Path) -> Any:
     return parse_json(read_document(path), str(path))
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str, *, is_ours: bool = False) -> None:
     """Replaces `path` with `text` in one step, readable by the owner only.
 
     A crash leaves either the old file or the new one: temporary file in the same folder, fsync, rename. A symbolic
-    link stays and its target is replaced; a device or pipe (`/dev/null`, `/dev/stdout`) is written to as it is.
+    link stays and its target is replaced; a device or pipe (`/dev/null`, `/dev/stdout`) is written to as it is. A name
+    that `is_ours`, which the user did not give, is replaced whatever stands there, so that nobody leads it elsewhere.
 
     Raises:
         UnwritableOutput: the folder is absent, read-only or full, or `path` is a folder.
     """
     try:
-        if is_stream(path):
+        if is_ours:
+            _replace(path, text)
+        elif is_stream(path):
             path.write_text(text, encoding="utf-8")
         else:
             _replace(Path(os.path.realpath(path)), text)

@@ -7,7 +7,7 @@ import pytest
 
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.device import Device
-from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
+from vllm_probe.core.errors import AdapterOutOfOrder, BadUsage, UnknownName
 from vllm_probe.core.primitive import CompileHints, Done, Event, Linear, MemoryReading, Primitive
 from vllm_probe.core.values import FenceScope
 
@@ -255,3 +255,27 @@ def test_without_stores_past_the_caches_nothing_is_copied() -> None:
     target = Numbers([2.0])
     assert not opened().stream(ONE, target)
     assert target == [2.0]
+
+
+@pytest.mark.parametrize(("nbytes", "alignment"), [(-1, None), (64, 3), (64, 6), (64, -8), (64, 0)])
+def test_a_size_or_an_alignment_that_cannot_be_is_refused_before_the_device_is_asked(
+    nbytes: int, alignment: int | None
+) -> None:
+    adapter = ListAdapter()
+    adapter.set_device(DEVICE)
+    adapter.open()
+    for allocate in (adapter.allocate, adapter.allocate_pinned):
+        with pytest.raises(BadUsage, match=f"test0: {nbytes} bytes at multiples of "):
+            allocate(nbytes, alignment)
+    if nbytes < 0:
+        with pytest.raises(BadUsage):
+            adapter.allocate_pageable(nbytes)
+    assert adapter.pinned_bytes == 0
+
+
+def test_what_is_at_some_places_comes_from_all_of_the_tensor_unless_an_adapter_knows_better() -> None:
+    adapter = ListAdapter()
+    adapter.set_device(DEVICE)
+    adapter.open()
+    adapter._to_host = lambda tensor: [[1.0, 2.0], [3.0, 4.0]]  # type: ignore[method-assign]
+    assert adapter.at(Numbers(), [(1,), (0, 1)]) == [[3.0, 4.0], 2.0]

@@ -101,3 +101,16 @@ def test_text_that_no_tool_would_write_is_not_json(text: str) -> None:
 def test_any_text_gives_a_value_or_the_typed_error(text: str) -> None:
     with suppress(InvalidJson):
         json.dumps(parse_json(text, "here"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_a_name_of_ours_is_replaced_whatever_stands_there(tmp_path: Path) -> None:
+    victim, link, pipe = tmp_path / "victim", tmp_path / "link", tmp_path / "pipe"
+    victim.write_text("theirs")
+    link.symlink_to(victim)
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        write_private(path, "ours", is_ours=True)
+        assert path.is_file()
+        assert not path.is_symlink()
+        assert path.read_text() == "ours"
+    assert victim.read_text() == "theirs"

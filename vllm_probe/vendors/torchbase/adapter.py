@@ -186,6 +186,9 @@ class TorchAdapter(CompilingAdapter):
         """Page-locked by torch where the device is another than the host."""
         return _buffer(nbytes, alignment, pin_memory=pinned and self.torch_device != "cpu")
 
+    def _at(self, tensor: torch.Tensor, places: Sequence[Sequence[int]]) -> list[Any]:
+        return [tensor[tuple(place)].tolist() for place in places]
+
     def _part(self, tensor: torch.Tensor, offset: int, nbytes: int) -> torch.Tensor:
         return tensor[offset : offset + nbytes]
 
