@@ -108,7 +108,8 @@ def on_processors(share: float, **changes: Any) -> Capability:
     adapter = FakeAdapter()
     plan = make_plan(adapter.device, quick=True, only=frozenset({"memory"}))
     section = MemorySection(adapter, plan)
-    watch = Stopwatch(adapter, plan, lambda: 2 * share * adapter._now)
+    adapter.busy = share
+    watch = Stopwatch(adapter, plan)
     for batch in section.batches():
         for case, reading in watch.run(batch, lambda case: None):
             section.readings[case.key] = reading

@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.bench.faulty import GEMM, READ, SCRIPT, Sound, doubted, plan_of, started, value_at
+from tests.bench.faulty import GEMM, MIB, READ, SCRIPT, TRIAD, Sound, doubted, plan_of, started, value_at
 from tests.unit.bench.fake import STAMP
 from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.run import run_bench
 from vllm_probe.bench.store import measure
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.errors import DeviceHung, DeviceUnavailable, Interrupted, UnwritableOutput
+from vllm_probe.core.primitive import Event
 from vllm_probe.core.progress import silent
 from vllm_probe.core.schema import violations
-from vllm_probe.vendors.null.adapter import NullAdapter
+from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
 
 
 def stored(adapter: NullAdapter, target: Path, plan: BenchPlan, progress: Any = silent) -> Capability:
@@ -44,6 +46,113 @@ def test_a_kernel_that_hangs_ends_the_bench_with_what_was_measured(tmp_path: Pat
     assert document.measurements[GEMM].status == "error"
     assert "bf16 512 rows did not end" in document.unknown[GEMM]
     doubted(document)
+
+
+class Late(Sound):
+    """Hangs in a copy of large arrays once it has made `most` of them."""
+
+    copies = 0
+    hangs = False
+    most = 0
+
+    def _copy(self, source: NullTensor, target: NullTensor, *, non_blocking: bool, queue: int) -> Event:
+        self.copies += source.nbytes > MIB
+        if self.hangs and self.copies > self.most:
+            threading.Event().wait()
+        return super()._copy(source, target, non_blocking=non_blocking, queue=queue)
+
+
+def late() -> Late:
+    adapter = started(Late)
+    assert isinstance(adapter, Late)
+    return adapter
+
+
+def test_a_test_that_hangs_costs_none_of_the_others_that_had_a_round(tmp_path: Path) -> None:
+    """And the next run goes on without it."""
+    target, partial = tmp_path / "capability.json", tmp_path / "capability.json.partial"
+    adapter = late()
+    adapter.hangs = True
+    adapter.most = _copies_of_one_round()
+    with pytest.raises(DeviceHung, match="memory copy did not end"):
+        stored(adapter, target, plan_of(adapter, parts=frozenset({"memory"}), stop_s=1.0))
+    document = valid(partial)
+    abouts = {kind: document.measurements[f"/memory/{kind}_gb_s"] for kind in ("read", "copy", "triad")}
+    assert {kind: about.status for kind, about in abouts.items()} == {
+        "read": "noisy",
+        "copy": "error",
+        "triad": "noisy",
+    }
+    assert value_at(document, READ) == pytest.approx(100, rel=0.01)
+    assert "interrupted after" in str(abouts["read"].reason)
+    steps: list[str] = []
+    stored(again := started(), target, plan_of(again, parts=frozenset({"memory"})), lambda step, *_: steps.append(step))
+    document = valid(target)
+    assert "memory copy" not in steps
+    assert document.measurements["/memory/copy_gb_s"].status == "error"
+    assert "in an earlier run" in document.unknown["/memory/copy_gb_s"]
+    assert document.measurements[READ].status == "measured"
+
+
+def _copies_of_one_round() -> int:
+    """So many that the first round of all tests is over, and the second of the copies has begun."""
+    counted = late()
+    seen: list[int] = []
+
+    def count(step: str, done: int, total: int) -> None:
+        if step == "memory copy":
+            seen.append(counted.copies)
+
+    run_bench(counted, plan_of(counted, parts=frozenset({"memory"})), STAMP, save=lambda document: None, progress=count)
+    return seen[1] + 1
+
+
+def test_what_had_no_round_before_a_hang_is_skipped(tmp_path: Path) -> None:
+    adapter = started(script=replace(SCRIPT, faults={"read": "hang"}))
+    with pytest.raises(DeviceHung):
+        stored(adapter, tmp_path / "capability.json", plan_of(adapter, parts=frozenset({"memory"}), stop_s=1.0))
+    document = valid(tmp_path / "capability.json.partial")
+    assert document.measurements[READ].status == "error"
+    assert document.measurements[TRIAD].status == "skipped"
+
+
+def test_a_partial_document_is_not_written_where_a_link_leads(tmp_path: Path) -> None:
+    victim, partial = tmp_path / "victim", tmp_path / "capability.json.partial"
+    victim.write_text("theirs")
+    partial.symlink_to(victim)
+    first = started()
+    with pytest.raises(Interrupted):
+        stored(first, tmp_path / "capability.json", plan_of(first), interrupt)
+    assert victim.read_text() == "theirs"
+    assert not partial.is_symlink()
+    assert value_at(valid(partial), READ) == pytest.approx(100, rel=0.01)
+
+
+def test_going_on_says_from_when(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = started()
+    with pytest.raises(Interrupted):
+        stored(first, tmp_path / "capability.json", plan_of(first), interrupt)
+    again = started()
+    stored(again, tmp_path / "capability.json", plan_of(again))
+    assert f"went on from 03:04: {tmp_path / 'capability.json.partial'}" in caplog.text
+
+
+class Talking(Sound):
+    """Prints."""
+
+    def _read(self, source: NullTensor) -> NullTensor:
+        print("[driver] hello")  # noqa: T201 - what is tested
+        return super()._read(source)
+
+
+def test_what_an_adapter_prints_does_not_come_between_a_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = started(Talking)
+    stored(adapter, tmp_path / "capability.json", plan_of(adapter, parts=frozenset({"memory"})))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "[driver] hello" in err
 
 
 class Unopened(Sound):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from vllm_probe.bench import spot
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
@@ -35,8 +36,11 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
             return _cached_read(adapter, plan)
         elements = plan.array_bytes // _FP32_BYTES // divisor
         a, b, c = arrays(elements)
-        if kind == "streaming_copy" and not adapter.stream(b, a):
-            return absent("unsupported", "no store that bypasses the caches is known here")
+        if kind == "streaming_copy":
+            a = adapter.random((elements,), "fp32", 3)  # what was copied before may hold the same everywhere
+            if not adapter.stream(b, a):
+                return absent("unsupported", "no store that bypasses the caches is known here")
+        _require_work(adapter, kind, a, b, c)
         turns = ((a, b, c), (b, c, a), (c, a, b))[: 1 if kind == "triad" else 3]
         size = elements * _FP32_BYTES
         is_cold = plan.cache_known and size >= 4 * plan.cache_bytes
@@ -48,10 +52,26 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
             title=f"memory {kind.replace('_', ' ')}",
             unit="GB/s",
             prepare=partial(prepare, kind),
-            expected=None if kind == "cached_read" else plan.expectations.bandwidth(kind),
+            expected=plan.expectations.bandwidth(kind),
         )
         for kind in CREDITED
     ]
+
+
+def _require_work(adapter: HardwareAdapter[Any], kind: str, a: Any, b: Any, c: Any) -> None:
+    """Makes one access to fresh arrays and compares a few values; what reading gives is not known in advance.
+
+    Raises:
+        ArithmeticError: the target holds something else.
+    """
+    if kind == "triad":
+        adapter.triad(b, c, -_SCALE, a)
+        adapter.synchronize()
+        spot.require_triad(adapter, b, c, -_SCALE, a)
+    elif kind != "read":
+        _call(adapter, kind, a, b, c)()
+        adapter.synchronize()
+        spot.require_same(adapter, b, a)
 
 
 def _call(adapter: HardwareAdapter[Any], kind: str, a: Any, b: Any, c: Any) -> Callable[[], object]:

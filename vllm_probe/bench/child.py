@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from vllm_probe.bench import spot
 from vllm_probe.bench.plan import BenchPlan, make_plan
 from vllm_probe.bench.sounding import sounded
 from vllm_probe.bench.timing import Case, Stopwatch, Work
@@ -107,6 +108,7 @@ def products(
     weights = [adapter.random((width, depth), dtype, seed) for seed in range(1, _SETS // divisor + 1)]
     operators = [adapter.prepare_linear(weight, None, dtype, name, group_width=lanes) for weight in weights]
     x = adapter.random((rows, depth), dtype, seed=0)
+    spot.require_linear(adapter, dtype, x, spot.columns_of(adapter, weights[0]), operators[0](x))
     return Work(
         calls=[partial(operator, x) for operator in operators],
         amount=2.0 * rows * depth * width,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from vllm_probe.bench.contest import Decided
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import BenchPlan
@@ -35,7 +36,7 @@ class ComputeSection(Section):
 
     def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
         super().__init__(adapter, plan)
-        self.choices: dict[str, Choice] = {}
+        self.choices: dict[str, Decided] = {}
         support = {dtype: adapter.supports(Primitive.LINEAR, dtype) for dtype in COMPUTE_DTYPES}
         self.refused = {dtype: found.reason for dtype, found in support.items() if not found.ok}
         self._formats = [LinearFormat(adapter, plan, dtype, self.choices) for dtype in support if support[dtype].ok]
@@ -82,11 +83,9 @@ class ComputeSection(Section):
             self._compute_unit(sheet, dtype)
         if not self.choices:
             sheet.put("/primitives/linear", {}, self.pending.measurement)
-        for dtype, choice in self.choices.items():
+        for dtype, (choice, about) in self.choices.items():
             value = {key: item for key, item in asdict(choice).items() if item}
-            method = f"seconds at {self.plan.point_rows} rows, rounds in turn, results checked"
-            measurement = Measurement(source="measured", status="measured", method=method)
-            sheet.put(f"/primitives/linear/{dtype}", value, measurement)
+            sheet.put(f"/primitives/linear/{dtype}", value, about)
 
     def restore(self, partial: Capability) -> None:
         """Points of the curves, and choices."""
@@ -95,7 +94,8 @@ class ComputeSection(Section):
                 if measurement := partial.measurements.get(f"/compute_units/{dtype}/curve/{index}"):
                     self.readings[dtype, rows] = Reading(rate, measurement)
         for dtype, choice in partial.primitives.get("linear", {}).items():
-            self.choices[dtype] = codec.from_json(Choice, choice)
+            if about := partial.measurements.get(f"/primitives/linear/{dtype}"):
+                self.choices[dtype] = Decided(codec.from_json(Choice, choice), about)
 
     def _with_curve(self, *, quick: bool) -> list[LinearFormat]:
         """All but the slow, fastest first; when quick the fastest unquantized one, then the fastest of all."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from vllm_probe.bench import spot
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section, judged, summary
@@ -57,8 +58,11 @@ class CopySection(Section):
         """Lines that were finished."""
         for kind in self._kinds:
             names = (f"{kind}_gb_s", f"{kind}_latency_us")
-            rate, latency = (Reading(getattr(partial.dma, n), partial.measurements[f"/dma/{n}"]) for n in names)
-            if rate.value is not None:
+            abouts = [partial.measurements.get(f"/dma/{name}") for name in names]
+            rate, latency = (
+                Reading(getattr(partial.dma, n), a) if a else None for n, a in zip(names, abouts, strict=True)
+            )
+            if rate and latency and rate.value is not None:
                 self._restored[kind] = (rate, latency)
 
     def _case(self, kind: str, size: int) -> Case:
@@ -123,7 +127,7 @@ class CopySection(Section):
         )
         largest = max(times)
         rate = 1e-3 / us_per_byte if us_per_byte > 0 else 1e-3 * largest / times[largest]
-        doubted = judged(rate, replace(about, unit="GB/s"), self.plan.expectations.value(f"/dma/{kind}_gb_s"))
+        doubted = judged(rate, replace(about, unit="GB/s"), self.plan.expectations.link(f"/dma/{kind}_gb_s"))
         return Reading(rate, doubted), Reading(max(latency_us, 0.0), replace(about, verdict=None, unit="us"))
 
 
@@ -139,10 +143,19 @@ def fit(times: Mapping[int, float]) -> tuple[float, float]:
 
 
 def pair(adapter: HardwareAdapter[Any], way: str, memory: str, nbytes: int, seed: int) -> tuple[Any, Any]:
-    """Source and target of a transfer, filled, so that no page of the host is touched first while it is timed."""
+    """Source and target of a transfer that was made once, so that no page is touched first while it is timed.
+
+    Raises:
+        ArithmeticError: something else arrived.
+    """
     device, host = adapter.random((nbytes,), "int8", seed), host_memory(adapter, memory, nbytes)
-    adapter.copy(device, host).wait()
-    return (host, device) if way == "h2d" else (device, host)
+    places = [(device, host)]
+    if way == "h2d":
+        places.append((host, adapter.random((nbytes,), "int8", seed + 1)))
+    for source, target in places:
+        adapter.copy(source, target).wait()
+        spot.require_same(adapter, source, target)
+    return places[-1]
 
 
 def host_memory(adapter: HardwareAdapter[Any], memory: str, nbytes: int) -> Any:

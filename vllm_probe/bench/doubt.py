@@ -1,7 +1,8 @@
 """What makes a time untrustworthy, whatever the rate that follows from it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 from vllm_probe.bench.peak import Expected
@@ -27,10 +28,24 @@ def checked(seconds: float, calls: int) -> float:
     return seconds
 
 
+def median_error(rounds: Sequence[Sequence[float]]) -> float:
+    """Relative standard error of the median, from the median absolute deviation of a normal distribution."""
+    samples = [sample for one in rounds for sample in one]
+    middle = median(samples)
+    deviation = 1.4826 * median(abs(sample - middle) for sample in samples)
+    return 1.2533 * deviation / math.sqrt(len(samples)) / middle
+
+
 def describe(error: Exception) -> str:
     """Type and first line of an error, short enough for a document."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}"[:300]
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether `error` says, in the words of any library, that memory was not enough."""
+    text = str(error).lower().replace("_", " ")
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
 def doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:

@@ -28,6 +28,16 @@ doubles, an int8 one quadruples that; AMX does 16x16x32 bf16 multiply-adds in 16
 its own is converted to fp32, at any loss. Arm cores differ too much to be bounded by their instruction set.
 """
 
+_MOST_GFLOPS, _MOST_GB_S, _MOST_LINK_GB_S = 2e7, 4e4, 2e3
+"""Over all that is sold: Rubin has 22,000 GB/s of memory and 3,600 GB/s of NVLink for both ways together
+(https://www.nvidia.com/en-us/data-center/technologies/rubin/); no dense format of today has 10 PFLOP/s on one device.
+"""
+
+_LOADED_BYTES = 128
+"""Most that a core loads in a cycle: two registers of 512 bits
+(https://www.intel.com/content/www/us/en/content-details/671488/).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
@@ -50,22 +60,25 @@ class Expectations:
         if self.device.kind == "cpu":
             return _arithmetic(self.device, dtype)
         unit = self.datasheet.compute_units.get(dtype) if self.datasheet else None
-        return self._expected(f"/compute_units/{dtype}/throughput_gflops", unit.throughput_gflops if unit else None)
+        peak = unit.throughput_gflops if unit else None
+        return self._expected(f"/compute_units/{dtype}/throughput_gflops", peak, _MOST_GFLOPS)
 
-    def bandwidth(self, kind: str) -> Expected | None:
-        """For the `kind` of access to the device's memory: read, copy or triad."""
-        return self._expected(f"/memory/{kind}_gb_s", self.datasheet.memory.bandwidth_gb_s if self.datasheet else None)
+    def bandwidth(self, kind: str) -> Expected:
+        """For the `kind` of access to the device's memory: read, copy or triad; cached reads have no data sheet."""
+        threads = self.device.details.get("threads") if self.device.kind == "cpu" else None
+        most = threads * _LOADED_BYTES * _FASTEST_CORE_GHZ if threads else _MOST_GB_S
+        if kind == "cached_read":
+            return Expected(most=most if threads else None)
+        peak = self.datasheet.memory.bandwidth_gb_s if self.datasheet else None
+        return self._expected(f"/memory/{kind}_gb_s", peak, most)
 
-    def value(self, pointer: str) -> Expected | None:
-        """For a value that no data sheet gives."""
-        return self._expected(pointer, None)
+    def link(self, pointer: str) -> Expected:
+        """For the rate of a transfer between host and device, which no data sheet gives."""
+        return self._expected(pointer, None, _MOST_LINK_GB_S)
 
-    def _expected(self, pointer: str, peak: float | None) -> Expected | None:
-        usual = self.published.get(pointer)
-        if peak is None and usual is None:
-            return None
-        about = self.datasheet.measurements.get(pointer) if self.datasheet else None
-        return Expected(slowest=peak, fastest=peak, at_mhz=about.clock_mhz if about else None, usual=usual)
+    def _expected(self, pointer: str, peak: float | None, most: float) -> Expected:
+        about, usual = self.datasheet.measurements.get(pointer) if self.datasheet else None, self.published.get(pointer)
+        return Expected(slowest=peak, fastest=peak, at_mhz=about.clock_mhz if about else None, usual=usual, most=most)
 
 
 def published(descriptor: str) -> dict[str, tuple[float, float]]:

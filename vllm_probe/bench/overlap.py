@@ -69,14 +69,13 @@ class OverlapSection(Section):
             for index, (queues, rate) in enumerate(getattr(partial.dma, curve)):
                 if about := partial.measurements.get(f"/dma/{curve}/{index}"):
                     self.readings[curve, queues] = Reading(rate, about)
-        bypasses, gain = partial.dma.cpu_bypass, partial.dma.duplex_gain
-        if bypasses is not None:
-            self.readings["host", 0] = Reading(0.0 if bypasses else 1.0, partial.measurements["/dma/cpu_bypass"])
-        if partial.dma.copy_compute_slowdown is not None:
-            about = partial.measurements["/dma/copy_compute_slowdown"]
-            self.readings["slowdown", 0] = Reading(partial.dma.copy_compute_slowdown, about)
-        if gain is not None:
-            self._gain = Reading(gain, partial.measurements["/dma/duplex_gain"])
+        bypasses, slowdown, gain = partial.dma.cpu_bypass, partial.dma.copy_compute_slowdown, partial.dma.duplex_gain
+        if bypasses is not None and (about := partial.measurements.get("/dma/cpu_bypass")):
+            self.readings["host", 0] = Reading(0.0 if bypasses else 1.0, about)
+        if slowdown is not None and (about := partial.measurements.get("/dma/copy_compute_slowdown")):
+            self.readings["slowdown", 0] = Reading(slowdown, about)
+        if gain is not None and (about := partial.measurements.get("/dma/duplex_gain")):
+            self._gain = Reading(gain, about)
 
     def _gap(self) -> Reading:
         return absent("unsupported", ON_HOST) if self._on_host else self.pending

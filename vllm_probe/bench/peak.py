@@ -21,6 +21,7 @@ class Expected:
         at_mhz: clock at which both hold; null for what does not depend on the clock of the compute units.
         is_own_clock: whether `at_mhz` is the clock of this device, not a bound for all.
         usual: least and most that was published for such devices.
+        most: more than any device reaches, which tells nothing of this one; null when not even that is known.
     """
 
     slowest: float | None = None
@@ -28,6 +29,7 @@ class Expected:
     at_mhz: float | None = None
     is_own_clock: bool = True
     usual: tuple[float, float] | None = None
+    most: float | None = None
 
     def limits(self, clock_mhz: float | None) -> tuple[float | None, float | None]:
         """Lowest value that is normal, and the most that is possible, at the observed clock or else the known one.
@@ -57,6 +59,8 @@ def judge(value: float, expected: Expected | None, clock_mhz: float | None = Non
 
     Low is under 95 % of the least that was published, or under half of the peak of the slowest such device.
     """
+    if expected and expected.most is not None and value > expected.most:
+        return Judged("suspect", f"over the {expected.most:.4g} that no device reaches", None)
     low, peak = expected.limits(clock_mhz) if expected else (None, None)
     if peak is None and low is None:
         return Judged(None, "no peak is known to check it against", None)

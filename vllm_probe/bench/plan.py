@@ -24,6 +24,7 @@ _MIB = 1 << 20
 _ASSUMED_CACHE_BYTES = 64 * _MIB
 _LARGEST_ARRAY_BYTES = 1024 * _MIB
 _END_S, _HARD_S, _STOP_S = 25.5, 110.0, 115.0
+_QUICK_HARD_S, _QUICK_STOP_S = 35.0, 40.0
 _COMPILE_S, _LOAD_COMPILED_S = 60.0, 3.0
 _SETTLE_S, _SHORT_SETTLE_S, _SUSTAINED_S = 10.0, 1.0, 2.5
 
@@ -155,8 +156,8 @@ def make_plan(
         operand_bytes=min(3 * cache, quarter // 12),
         array_bytes=min(max(4 * cache, 64 * _MIB), _LARGEST_ARRAY_BYTES, quarter // 6),
         end_s=_END_S + extra_s,
-        hard_s=_HARD_S + extra_s,
-        stop_s=_STOP_S + extra_s,
+        hard_s=(_QUICK_HARD_S if quick else _HARD_S) + extra_s,
+        stop_s=(_QUICK_STOP_S if quick else _STOP_S) + extra_s,
         settle_s=_SHORT_SETTLE_S if sustained_s is None else _SETTLE_S,
         sustained_s=_SUSTAINED_S if sustained_s is None else sustained_s,
         expectations=expectations or Expectations(device=device),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from vllm_probe.bench import spot
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
@@ -73,6 +74,10 @@ class QuantizingSection(Section):
         weights = [adapter.random((width, depth), "int8", seed) for seed in range(1, sets + 1)]
         operators = [adapter.prepare_linear(weight, None, "int8") for weight in weights]
         x = adapter.random((rows, depth), "bf16", seed=0)
+        quantized = adapter.quantize(x)
+        spot.require_quantized(adapter, x, quantized)
+        columns = spot.columns_of(adapter, weights[0])
+        spot.require_linear(adapter, "int8", quantized[0], columns, operators[0](quantized[0]))
         cold = plan.cache_known and sets * weight_bytes >= 3 * plan.cache_bytes
         return Work(
             calls=[partial(self._multiply, operator, x) for operator in operators],

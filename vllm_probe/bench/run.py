@@ -15,13 +15,17 @@ from vllm_probe.bench.report import Report
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.sounding import sounded
 from vllm_probe.bench.thermal import ThermalSection
-from vllm_probe.bench.timing import Case, Stopwatch
+from vllm_probe.bench.timing import Case, Stopwatch, absent
 from vllm_probe.bench.weight_only import WeightOnlySection
 from vllm_probe.bench.width import GroupWidthSection
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
+from vllm_probe.core.codec import dumps
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.progress import Progress
+
+HUNG = " did not end"
+"""Behind the title of a test that a device hangs in, by which the next run knows to pass it by."""
 
 SECTIONS: tuple[type[Section], ...] = (
     MemorySection,
@@ -56,37 +60,61 @@ def run_bench(
     """The capability document of an open adapter's device.
 
     `save` gets a valid document at the start, after every finished measurement, and before an interruption goes on.
-    `resume_from` is such a document: what it holds for the same device, machine and torch is not measured again.
+    `resume_from` is such a document: what it holds for the same device, machine, torch and release is not measured
+    again, nor is the test in which a device hung then.
     """
-    plan = sounded(plan, adapter)
-    sections = make_sections(adapter, plan)
-    report = Report(adapter, stamp, sections, plan.expectations.unknown)
-    if resume_from:
-        report.restore(resume_from)
-    chosen = [section for section in sections if section.name in plan.groups]
-    stopwatch, done = Stopwatch(adapter, plan), 0
-    total = sum(section.total() for section in chosen)
+    return BenchRun(adapter, plan, stamp, resume_from).run(save, progress)
 
-    save(report.capability())
 
-    def begin(case: Case) -> None:
-        progress(case.title, done, total)
+class BenchRun:
+    """One run of a plan on an open adapter."""
 
-    try:
-        for batch in _in_turn(chosen):
-            total = sum(section.total() for section in chosen)  # what was read may want more, or less
-            owners = {case.key: section for section, case in batch}
-            missing = [case for section, case in batch if case.again or case.key not in section.readings]
-            done += len(batch) - len(missing)
-            for case, reading in stopwatch.run(missing, begin):
-                owners[case.key].readings[case.key] = reading
-                done += not case.again
-                save(report.capability())
-    except KeyboardInterrupt:
+    def __init__(
+        self, adapter: HardwareAdapter[Any], plan: BenchPlan, stamp: Stamp, resume_from: Capability | None = None
+    ) -> None:
+        self._plan = plan = sounded(plan, adapter)
+        sections = make_sections(adapter, plan)
+        self._report = Report(adapter, stamp, sections, plan.expectations.unknown)
+        self.resumed = bool(resume_from and self._report.restore(resume_from))
+        self._earlier = dumps(resume_from) if resume_from and self.resumed else ""
+        self._chosen = [section for section in sections if section.name in plan.groups]
+        self._stopwatch = Stopwatch(adapter, plan)
+        self._owners: dict[tuple[str, int], Section] = {}
+
+    def run(self, save: Callable[[Capability], None], progress: Progress) -> Capability:
+        """The document, once everything had its turn; see `run_bench`."""
+        report, done, total = self._report, 0, sum(section.total() for section in self._chosen)
         save(report.capability())
-        raise
-    progress("done", total, total)
-    return report.capability()
+
+        def begin(case: Case) -> None:
+            progress(case.title, done, total)
+
+        try:
+            for batch in _in_turn(self._chosen):
+                total = sum(section.total() for section in self._chosen)  # what was read may want more, or less
+                self._owners = {case.key: section for section, case in batch}
+                missing = [case for section, case in batch if case.again or self._is_missing(section, case)]
+                done += len(batch) - len(missing)
+                for case, reading in self._stopwatch.run(missing, begin):
+                    self._owners[case.key].readings[case.key] = reading
+                    done += not case.again
+                    save(report.capability())
+        except KeyboardInterrupt:
+            save(report.capability())
+            raise
+        progress("done", total, total)
+        return report.capability()
+
+    def given_up(self, said: str) -> Capability:
+        """The document when the test that runs does not end, for which `said` stands; another thread may ask."""
+        for case, reading in self._stopwatch.given_up(f"{said}{HUNG}"):
+            self._owners[case.key].readings[case.key] = reading
+        return self._report.capability()
+
+    def _is_missing(self, section: Section, case: Case) -> bool:
+        if f"{case.title}{HUNG}" in self._earlier:
+            section.readings.setdefault(case.key, absent("error", f"{case.title}{HUNG} in an earlier run"))
+        return case.key not in section.readings
 
 
 def _in_turn(sections: list[Section]) -> Iterator[list[tuple[Section, Case]]]:

@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
-from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, absent
+from vllm_probe.bench.timing import CONFIDENCES, STATUSES, Case, Reading, absent
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement
+
+_NAMED = 2
+"""Points of a curve that are named as the worst."""
 
 
 class Section(ABC):
@@ -46,18 +49,31 @@ class Section(ABC):
 
 
 def summary(best: Measurement, points: Mapping[str, Reading], gap: str = "") -> Measurement:
-    """What holds for a curve as a whole: the facts of its best point, the sum of samples, why points are missing."""
+    """What holds for a curve as a whole: the facts of its best point, the sum of samples, and of which points why not.
+
+    Of points in doubt the worst are named, and how many there are.
+    """
     found = [reading.measurement for reading in points.values() if reading.value is not None]
     reasons = [f"{name}: {r.measurement.reason}" for name, r in points.items() if r.value is None]
+    doubted = {
+        n: r.measurement for n, r in points.items() if r.value is not None and r.measurement.status != "measured"
+    }
+    worst = sorted(doubted, key=lambda name: _badness(doubted[name]), reverse=True)[:_NAMED]
+    named = [f"{name}: {', '.join(filter(None, [doubted[name].status, doubted[name].reason]))}" for name in worst]
+    more = f"and {len(doubted) - _NAMED} more of {len(points)} points in doubt" if len(doubted) > _NAMED else ""
     return replace(
         best,
-        status="measured" if all(measurement.status == "measured" for measurement in found) else "noisy",
-        reason="; ".join(filter(None, [*reasons, gap])) or None,
+        status="noisy" if doubted else "measured",
+        reason="; ".join(filter(None, [*reasons, *named, more, gap])) or None,
         method="each point has its own measurement, under its index",
         confidence=max((measurement.confidence or "low" for measurement in found), key=CONFIDENCES.index),
         samples=sum(measurement.samples or 0 for measurement in found),
         spread_pct=max(measurement.spread_pct or 0.0 for measurement in found),
     )
+
+
+def _badness(about: Measurement) -> tuple[int, float]:
+    return STATUSES.index(about.status), about.spread_pct or 0.0
 
 
 def judged(value: float, about: Measurement, expected: Expected | None) -> Measurement:

@@ -1,14 +1,14 @@
 """Where a bench writes: a partial document after every test, the finished one at the end."""
 
-from contextlib import suppress
-from dataclasses import replace
+import logging
+import sys
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from vllm_probe.bench.plan import NOT_RUN, BenchPlan
-from vllm_probe.bench.run import run_bench
-from vllm_probe.bench.worker import Worker
+from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.run import HUNG, BenchRun
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import dumps
@@ -16,7 +16,10 @@ from vllm_probe.core.document import Stamp
 from vllm_probe.core.errors import DeviceHung, InputError, Interrupted
 from vllm_probe.core.files import is_stream, write_private
 from vllm_probe.core.progress import Progress
+from vllm_probe.core.worker import Worker
 from vllm_probe.vendors.descriptors import load_capability
+
+_log = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
 """Time for the test that runs to end once Ctrl-C was pressed."""
@@ -36,7 +39,8 @@ def measure(
         UnwritableOutput: the folder went away or is full.
     """
     bench = _Bench(adapter, plan, stamp, target, progress)
-    made = bench.run()
+    with redirect_stdout(sys.stderr):  # what the adapter prints; a document may follow on stdout
+        made = bench.run()
     if target:
         write_private(target, dumps(made))
     if bench.partial:
@@ -54,7 +58,7 @@ class _Bench:
         self._adapter, self._plan, self._stamp, self._progress = adapter, plan, stamp, progress
         self._stop = Event()
         self._step = "the opening of the device"
-        self._last: Capability | None = None
+        self._running: BenchRun | None = None
 
     def run(self) -> Capability:
         worker = Worker(self._work)
@@ -71,14 +75,11 @@ class _Bench:
     def _work(self) -> Capability:
         try:
             self._adapter.open()
-            return run_bench(
-                self._adapter,
-                self._plan,
-                self._stamp,
-                resume_from=_earlier(self.partial),
-                save=self._save,
-                progress=self._begin,
-            )
+            earlier = _earlier(self.partial)
+            self._running = BenchRun(self._adapter, self._plan, self._stamp, earlier)
+            if earlier and self._running.resumed:
+                _log.warning("went on from %s: %s", (earlier.created_at or "")[11:16], self.partial)
+            return self._running.run(self._save, self._begin)
         finally:
             self._adapter.close()
 
@@ -89,16 +90,15 @@ class _Bench:
         self._progress(step, done, total)
 
     def _save(self, document: Capability) -> None:
-        self._last = document
         if self.partial:
-            write_private(self.partial, dumps(document))
+            write_private(self.partial, dumps(document), is_ours=True)
 
     def _hung(self) -> DeviceHung:
-        """The error of a test that never ended, written down for it and for what comes after it."""
-        said = f"{self._step} did not end: bench was given up after {self._plan.stop_s:g} s"
-        if self._last:
-            self._save(_given_up(self._last, said))
-        hint = "`vllm-probe doctor` looks for what holds the device; --only leaves a test out"
+        """The error of a test that never ended; what the others gave until then is written down with it."""
+        if self._running:
+            self._save(self._running.given_up(self._step))
+        said = f"{self._step}{HUNG}: bench was given up after {self._plan.stop_s:g} s"
+        hint = "`vllm-probe doctor` looks for what holds the device; the same command goes on without that test"
         return DeviceHung(f"{self._adapter.device.id}: {said}, {self._kept()}", hint=hint)
 
     def _kept(self) -> str:
@@ -106,18 +106,7 @@ class _Bench:
         return f"{self.partial} keeps what was measured" if there else "nothing was kept"
 
 
-def _given_up(document: Capability, reason: str) -> Capability:
-    """`document` with the error that ended it in place of all that had not run."""
-    pending = {pointer for pointer, why in document.unknown.items() if why == NOT_RUN}
-    abouts = {
-        pointer: replace(about, status="error", reason=reason) if pointer in pending else about
-        for pointer, about in document.measurements.items()
-    }
-    unknown = document.unknown | dict.fromkeys(pending, reason)
-    return replace(document, measurements=abouts, unknown=unknown)
-
-
 def _earlier(partial: Path | None) -> Capability | None:
     with suppress(InputError):  # absent, or written by another release
-        return load_capability(partial) if partial else None
+        return load_capability(partial) if partial and not partial.is_symlink() else None
     return None

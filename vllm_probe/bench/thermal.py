@@ -22,6 +22,7 @@ from vllm_probe.bench.watch import Seen, Watch, sum_up
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement, Status
 from vllm_probe.core.primitive import Telemetry
+from vllm_probe.core.values import COMPUTE_DTYPES
 
 _IDLE_S = 0.25
 _BURST, _FASTEST = 20, 5
@@ -147,12 +148,12 @@ class ThermalSection(Section):
 
     def restore(self, partial: Capability) -> None:
         """All of it."""
-        held = [dtype for dtype, unit in partial.compute_units.items() if unit.sustained_gflops is not None]
-        own = [dtype for dtype in held if partial.measurements[f"/compute_units/{dtype}/sustained_gflops"].samples]
-        if own and partial.thermal.sustained_gflops is not None:
+        abouts = {word: partial.measurements.get(f"/compute_units/{word}/sustained_gflops") for word in COMPUTE_DTYPES}
+        own = [dtype for dtype, about in abouts.items() if about and about.samples]
+        found = {name: about for name in _FIELDS if (about := partial.measurements.get(f"/thermal/{name}"))}
+        if own and len(found) == len(_FIELDS) and partial.thermal.sustained_gflops is not None:
             self._dtype = own[0]
-            for name in _FIELDS:
-                about = partial.measurements[f"/thermal/{name}"]
+            for name, about in found.items():
                 self.readings[name, 0] = Reading(getattr(partial.thermal, name), about)
             self.readings["load", 0] = self.readings["sustained_gflops", 0]
 

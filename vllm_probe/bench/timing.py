@@ -10,14 +10,13 @@ one during which heat or a processor quota held the device down.
 """
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer
+from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, median_error, out_of_memory
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.watch import Watch, sum_up
@@ -26,6 +25,9 @@ from vllm_probe.core.capability import Confidence, Measurement, Status
 from vllm_probe.core.primitive import Telemetry
 
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
+
+STATUSES: tuple[Status, ...] = ("measured", "noisy", "throttled", "suspect")
+"""Of a value, from the one to be trusted to the one that tells nothing."""
 
 _WINDOW = 12
 _CAP_S = 2.0
@@ -107,23 +109,16 @@ class _Entry:
 
 
 class Stopwatch:
-    """Times tests on one adapter within a plan's limits, which count from its creation.
+    """Times tests on one adapter within a plan's limits, which count from its creation."""
 
-    `processor_s` gives the seconds that the processors spent on this process.
-    """
-
-    def __init__(
-        self,
-        adapter: HardwareAdapter[Any],
-        plan: BenchPlan,
-        processor_s: Callable[[], float] = time.process_time,
-    ) -> None:
-        self._processor_s = processor_s
+    def __init__(self, adapter: HardwareAdapter[Any], plan: BenchPlan) -> None:
         self._adapter = adapter
         self._watch = Watch(adapter)
         self._plan = plan
         self._start = adapter.clock()
         self._waiting = 0.0
+        self._live: deque[_Entry] = deque()
+        self._running: _Entry | None = None
         self._timed: dict[tuple[str, int], _Entry] = {}
         self._software = ", ".join(f"{name} {version}" for name, version in sorted(adapter.software().items()))
 
@@ -133,7 +128,7 @@ class Stopwatch:
         At most twelve tests take turns at a time. A test that fails is a reading with status `error`. One that is to
         run `again` has no reading where it did not run before, or its time is over.
         """
-        pending, live = deque(cases), deque[_Entry]()
+        pending, live = deque(cases), self._live
         while pending or live:
             if pending and pending[0].again:
                 yield from self._once_more(pending.popleft(), begin)
@@ -141,6 +136,7 @@ class Stopwatch:
             entry = _Entry(pending.popleft()) if pending and len(live) < _WINDOW else live.popleft()
             self._waiting = math.fsum(case.share for case in pending)
             begin(entry.case)
+            self._running = entry
             reading = self._turn(entry)
             if reading is None:
                 live.append(entry)
@@ -153,11 +149,27 @@ class Stopwatch:
         if entry is None or entry.work is None or not entry.rounds or self._elapsed_s() > self._plan.late_s:
             return
         begin(case)
+        self._running = None  # what it gave before stays
         try:
             self._round(entry, entry.work)
             yield case, self._reading(entry, entry.work)
         except Exception as error:  # noqa: BLE001 one failing test never loses another's result
             yield case, absent("error", describe(error))
+
+    def given_up(self, why: str) -> list[tuple[Case, Reading]]:
+        """For another thread, when the test that runs does not end: its error, and what the others gave until then."""
+        running = [(self._running.case, absent("error", why))] if self._running else []
+        return running + [
+            (entry.case, self._interrupted(entry, entry.work, why)) for entry in [*self._live] if entry.work
+        ]
+
+    def _interrupted(self, entry: _Entry, work: Work, why: str) -> Reading:
+        if not entry.rounds:
+            return absent("skipped", f"had no round: {why}")
+        value, about = self._reading(entry, work)
+        reason = "; ".join(filter(None, [f"interrupted after {len(entry.rounds)} rounds: {why}", about.reason]))
+        status = "noisy" if about.status == "measured" else about.status
+        return Reading(value, replace(about, status=status, confidence="low", reason=reason))
 
     def _elapsed_s(self) -> float:
         return self._adapter.clock() - self._start
@@ -196,10 +208,10 @@ class Stopwatch:
             self._batch(entry, work, size)  # what ran before left its own data in the caches
         samples: list[float] = []
         with self._watch() as readings:
-            processor_s, host_s = self._processor_s(), self._adapter.clock()
+            processor_s, host_s = self._adapter.processor_s(), self._adapter.clock()
             while math.fsum(samples) * size < round_s:
                 samples.append(self._batch(entry, work, size))
-            entry.processor_s += self._processor_s() - processor_s
+            entry.processor_s += self._adapter.processor_s() - processor_s
             entry.host_s += self._adapter.clock() - host_s
         entry.timed_s += math.fsum(samples) * size
         entry.rounds.append(samples)
@@ -220,7 +232,7 @@ class Stopwatch:
             return False
         others_s = 2 * self._waiting * plan.rounds * plan.round_s
         spent = entry.timed_s >= _CAP_S or rounds >= plan.most_rounds * entry.case.share or left_s < others_s
-        return spent or (_median_error(entry.rounds) < _SETTLED and self._share(entry) >= _BUSY)
+        return spent or (median_error(entry.rounds) < _SETTLED and self._share(entry) >= _BUSY)
 
     def _share(self, entry: _Entry) -> float:
         """Share of its threads' time that a CPU test had a processor for; 1 elsewhere."""
@@ -234,7 +246,7 @@ class Stopwatch:
         call_s = median(medians)
         value = call_s * 1e6 if work.amount is None else work.amount / call_s / 1e9
         spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
-        error = _median_error(entry.rounds)
+        error = median_error(entry.rounds)
         share, seen = self._share(entry), sum_up(entry.telemetry)
         judged = judge(value, entry.case.expected, seen.highest_mhz)
         found = (
@@ -281,19 +293,6 @@ def _prepare(case: Case) -> Work | Reading:
         try:
             return case.prepare(divisor)
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
     return case.prepare(8)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    text = str(error).lower().replace("_", " ")
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
-
-
-def _median_error(rounds: list[list[float]]) -> float:
-    """Relative standard error of the median, from the median absolute deviation of a normal distribution."""
-    samples = [sample for one in rounds for sample in one]
-    middle = median(samples)
-    deviation = 1.4826 * median(abs(sample - middle) for sample in samples)
-    return 1.2533 * deviation / math.sqrt(len(samples)) / middle

@@ -6,12 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from vllm_probe.bench import spot
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section, summary
 from vllm_probe.bench.timing import Case, Reading, Work, absent
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
+from vllm_probe.vendors.conformance.execution import WEIGHT_ONLY_ERROR
 
 FORMATS = {"int8": 1.0, "int4": 0.5}
 """Weight format to bytes of a value; scales are not counted."""
@@ -29,6 +31,7 @@ class WeightOnlySection(Section):
         super().__init__(adapter, plan)
         self._formats = [dtype for dtype in FORMATS if dtype in adapter.weight_only_formats()]
         self._operators: dict[str, list[Callable[[Any], Any]]] = {}
+        self._columns: spot.Columns = {}
 
     def total(self) -> int:
         """Every row count of every format."""
@@ -82,10 +85,12 @@ class WeightOnlySection(Section):
         weight_bytes = int(depth * width * FORMATS[dtype])
         if dtype not in self._operators:
             sets = max(min(math.ceil(plan.operand_bytes / weight_bytes) + 1, _MOST_SETS) // divisor, 1)
-            self._operators[dtype] = [
-                adapter.prepare_weight_only(adapter.random((width, depth), "bf16", seed), dtype) for seed in range(sets)
-            ]
-        operators, x = self._operators[dtype], adapter.random((rows, depth), "bf16", seed=0)
+            weights = (adapter.random((width, depth), "bf16", seed) for seed in range(sets))
+            self._operators[dtype] = [adapter.prepare_weight_only(weight, dtype) for weight in weights]
+            self._columns = spot.columns_of(adapter, adapter.random((width, depth), "bf16", 0))
+        operators, x = self._operators[dtype], adapter.random((rows, depth), "bf16", seed=100)
+        error = WEIGHT_ONLY_ERROR[dtype]
+        spot.require_linear(adapter, "bf16", x, self._columns, operators[0](x), allowed=error)
         turning = len(operators) * weight_bytes
         cold = plan.cache_known and turning >= 3 * plan.cache_bytes
         return Work(

@@ -9,9 +9,9 @@ class Choice:
     """Which implementation of a primitive is used in one number format.
 
     Attributes:
-        implementation: the fastest that computes correctly.
-        second: the next fastest, null when no other was measured.
-        ratio: how many times faster than it, null when no other was measured.
+        implementation: the fastest that computes correctly, or the preferred one where none is clearly faster.
+        second: the next fastest, null when no other was measured or the difference is not clear.
+        ratio: how many times faster than it, null as well.
         refused: implementations that failed or were wrong, with the reason.
     """
 
@@ -21,13 +21,19 @@ class Choice:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def choose(candidates: Sequence[str], measurements: Mapping[str, float], refused: Mapping[str, str]) -> Choice:
-    """The fastest of `candidates` that is not refused; the first of them where none is measured.
+def choose(
+    candidates: Sequence[str], measurements: Mapping[str, float], refused: Mapping[str, str], apart: float = 0.0
+) -> Choice:
+    """The fastest of `candidates` that is not refused, where it is known to be faster than those preferred to it.
+
+    One that was not measured, or is slower by no more than `apart`, keeps its place before it. The lead is stated only
+    where it is larger.
 
     Args:
         candidates: names in the order in which the adapter prefers them.
         measurements: seconds of the same work, by name.
         refused: why an implementation may not be used, by name.
+        apart: relative difference that tells nothing; infinite where the measurements tell nothing at all.
 
     Raises:
         ArithmeticError: all of them are refused, or there are none.
@@ -35,10 +41,11 @@ def choose(candidates: Sequence[str], measurements: Mapping[str, float], refused
     correct = [name for name in candidates if name not in refused]
     if not correct:
         raise ArithmeticError("; ".join(f"{name}: {refused[name]}" for name in candidates) or "no implementation")
-    ranking = sorted((name for name in correct if name in measurements), key=measurements.__getitem__) or correct
     kept = {name: refused[name] for name in candidates if name in refused}
-    if len(ranking) < 2 or ranking[0] not in measurements:
-        return Choice(implementation=ranking[0], refused=kept)
-    first, second = ranking[:2]
-    ratio = measurements[second] / measurements[first]
-    return Choice(implementation=first, second=second, ratio=ratio, refused=kept)
+    times = {name: measurements[name] for name in correct if name in measurements}
+    most = min(times.values(), default=0.0) * (1 + apart)
+    chosen = next(name for name in correct if name not in times or times[name] <= most)
+    others = sorted(times.keys() - {chosen}, key=times.__getitem__)
+    if chosen not in times or not others or times[others[0]] <= times[chosen] * (1 + apart):
+        return Choice(implementation=chosen, refused=kept)
+    return Choice(implementation=chosen, second=others[0], ratio=times[others[0]] / times[chosen], refused=kept)

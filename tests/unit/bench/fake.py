@@ -1,8 +1,9 @@
 """A device without arithmetic or time of its own: scripted rates, a clock that only its own work advances."""
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from functools import cache, reduce
 from math import prod
+from operator import getitem
 from typing import Any
 
 from vllm_probe.bench.timing import Case, Work
@@ -38,11 +39,21 @@ def prepared(case: Case, divisor: int = 1) -> Work:
 
 
 class Values:
-    """A tensor whose elements are made when somebody looks."""
+    """A tensor whose elements are made when somebody looks; `at` makes only what is at one place."""
 
-    def __init__(self, shape: tuple[int, ...], make: Callable[[], list[Any]]) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        make: Callable[[], list[Any]],
+        at: Callable[[Sequence[int]], Any] | None = None,
+    ) -> None:
         self.shape = shape
         self._make = make
+        self.at: Callable[[Sequence[int]], Any] = at or (lambda place: reduce(getitem, place, make()))
+
+    def become(self, make: Callable[[], list[Any]], at: Callable[[Sequence[int]], Any]) -> None:
+        """Holds something else from now on."""
+        self._make, self.at = make, at
 
     @property
     def nbytes(self) -> int:
@@ -59,6 +70,12 @@ def given(values: Sequence[Any]) -> Values:
         shape.append(len(inner))
         inner = inner[0]
     return Values(tuple(shape), lambda: [*values])
+
+
+@cache
+def drawn(shape: tuple[int, ...], dtype: str, seed: int, first: int) -> list[Any]:
+    """What a random tensor holds from `first` on in its first dimension."""
+    return numerics.values(shape, dtype, 1_000_003 * seed + first)
 
 
 def plus(nested: Any, error: float) -> Any:
@@ -85,6 +102,7 @@ class FakeAdapter(HardwareAdapter[Values]):
         self.before: Callable[[str], None] = lambda operation: None
         self.slowness: Callable[[int], float] = lambda batch: 1.0
         self.batches = 0
+        self.busy = 1.0
         self.ran: list[str] = []
         self._now = 0.0
         self.set_device(device or cpu())
@@ -101,6 +119,7 @@ class FakeAdapter(HardwareAdapter[Values]):
 
     def _copy(self, source: Values, target: Values, *, non_blocking: bool, queue: int) -> Event:
         self._work("copy", max(8 * source.shape[0] / self.gb_s, 1e3))
+        target.become(source.tolist, source.at)
         return Done()
 
     def _read(self, source: Values) -> Values:
@@ -109,6 +128,8 @@ class FakeAdapter(HardwareAdapter[Values]):
 
     def _triad(self, b: Values, c: Values, scale: float, out: Values) -> None:
         self._work("triad", 12 * b.shape[0] / self.gb_s)
+        at_b, at_c = b.at, c.at
+        out.become(list, lambda place: at_b(place) + scale * at_c(place))
 
     def _fence(self, scope: FenceScope) -> None: ...
 
@@ -125,6 +146,13 @@ class FakeAdapter(HardwareAdapter[Values]):
 
     def _clock(self) -> float:
         return self._now
+
+    def _processor_s(self) -> float:
+        """Both threads work for a share `busy` of the time."""
+        return 2 * self.busy * self._now
+
+    def _at(self, tensor: Values, places: Sequence[Sequence[int]]) -> list[Any]:
+        return [tensor.at(place) for place in places]
 
     def software(self) -> dict[str, str]:
         return {"torch": "2.13.0"}
@@ -153,7 +181,13 @@ class FakeAdapter(HardwareAdapter[Values]):
 
     def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> Values:
         self.before(f"random {dtype} {' '.join(map(str, shape))}")
-        return Values(shape, lambda: numerics.values(shape, dtype, seed))
+
+        def at(place: Sequence[int]) -> Any:
+            block = min(shape[0], 1 if len(shape) > 1 else 1024)
+            first, index = divmod(place[0], block)
+            return reduce(getitem, (index, *place[1:]), drawn((block, *shape[1:]), dtype, seed, first))
+
+        return Values(shape, lambda: [at((place,)) for place in range(shape[0])], at)
 
     def _prepare_linear(self, weight: Values, bias: Values | None, dtype: str, implementation: str) -> Linear[Values]:
         rate = self.linears[dtype, implementation]
@@ -162,15 +196,15 @@ class FakeAdapter(HardwareAdapter[Values]):
         def linear(x: Values) -> Values:
             (m, k), n = x.shape, weight.shape[0]
             self._work(f"{dtype} {implementation} {m}", 2.0 * m * k * n / rate)
-            return Values((m, n), lambda: self._table(x, weight, bias, error))
+
+            def at(place: Sequence[int]) -> Any:
+                row, columns = x.at(place[:1]), [place[1]] if len(place) > 1 else [*range(n)]
+                sums = [reference.dot(row, weight.at((j,))) + (bias.at((j,)) if bias else 0) + error for j in columns]
+                return sums[0] if len(place) > 1 else sums
+
+            return Values((m, n), lambda: [at((row,)) for row in range(m)], at)
 
         return linear
-
-    def _table(self, x: Values, weight: Values, bias: Values | None, error: float) -> list[Any]:
-        m, n = x.shape[0], weight.shape[0]
-        points = product(range(m), range(n))
-        flat = reference.linear(x.tolist(), weight.tolist(), bias.tolist() if bias else None, points)
-        return [plus(flat[i : i + n], error) for i in range(0, m * n, n)]
 
     def _rope(self, heads: Values, cosines: Values, sines: Values, implementation: str | None) -> Values:
         name = implementation or "slow"
@@ -178,9 +212,10 @@ class FakeAdapter(HardwareAdapter[Values]):
         error = self.wrong.get(("rope", name), 0.0)
         shape = heads.shape
 
-        def rotated() -> list[Any]:
-            flat = plus(reference.rope(heads.tolist(), cosines.tolist(), sines.tolist()), error)
+        def at(place: Sequence[int]) -> Any:
+            token = place[:1]
+            flat = plus(reference.rope([heads.at(token)], [cosines.at(token)], [sines.at(token)]), error)
             rows = [flat[i : i + shape[2]] for i in range(0, len(flat), shape[2])]
-            return [rows[i : i + shape[1]] for i in range(0, len(rows), shape[1])]
+            return reduce(getitem, place[1:], rows)
 
-        return Values(shape, rotated)
+        return Values(shape, lambda: [at((token,)) for token in range(shape[0])], at)

@@ -4,8 +4,10 @@ import pytest
 
 from tests.unit.bench.fake import MIB, FakeAdapter, Values, cpu, prepared
 from vllm_probe.bench.bandwidth import CREDITED, memory_cases
+from vllm_probe.bench.peak import judge
 from vllm_probe.bench.plan import BenchPlan, make_plan
 from vllm_probe.bench.timing import Case, absent
+from vllm_probe.core.primitive import Done, Event
 
 PLAN = make_plan(cpu(), quick=True, only=frozenset())
 
@@ -13,10 +15,13 @@ PLAN = make_plan(cpu(), quick=True, only=frozenset())
 class Streaming(FakeAdapter):
     """Has stores that bypass its caches."""
 
+    streams = True
     kernels = {"read": "sum", "copy": "move", "stream": "movnt"}  # noqa: RUF012 - as an adapter writes it
 
     def _stream(self, source: Values, target: Values) -> bool:
         self._work(f"stream {source.shape[0]}", 1.0)
+        if self.streams:
+            target.become(source.tolist, source.at)
         return True
 
 
@@ -42,7 +47,7 @@ def test_arrays_are_drawn_once_and_shared() -> None:
     for kind, case in cases(adapter).items():
         if kind != "cached_read":
             case.prepare(1)
-    assert drawn == [f"random fp32 {PLAN.array_bytes // 4}"] * 3
+    assert drawn == [f"random fp32 {PLAN.array_bytes // 4}"] * (3 + 1)  # and one that streaming changes
 
 
 def test_reads_and_copies_take_turns_so_that_nothing_of_the_last_is_cached() -> None:
@@ -84,3 +89,25 @@ def test_a_virtual_machine_doubts_the_rates_of_the_memory_that_it_shares() -> No
     works = {kind: prepared(case) for kind, case in cases(adapter).items() if kind != "streaming_copy"}
     shared = {kind for kind, work in works.items() if any("virtual machines" in doubt for doubt in work.doubts)}
     assert shared == {"read", "copy", "triad"}
+
+
+class Forgetful(Streaming):
+    """Copies nothing, and adds nothing."""
+
+    streams = False
+
+    def _copy(self, source: Values, target: Values, *, non_blocking: bool, queue: int) -> Event:
+        return Done()
+
+    def _triad(self, b: Values, c: Values, scale: float, out: Values) -> None: ...
+
+
+@pytest.mark.parametrize("kind", ["copy", "triad", "streaming_copy"])
+def test_an_access_that_does_not_do_its_work_is_not_timed(kind: str) -> None:
+    with pytest.raises(ArithmeticError, match="the timed result"):
+        cases(Forgetful())[kind].prepare(1)
+
+
+def test_a_rate_that_no_processor_loads_at_is_suspect() -> None:
+    expected = cases(FakeAdapter())["read"].expected
+    assert [judge(value, expected).verdict for value in (1500.0, 660_324.0)] == [None, "suspect"]

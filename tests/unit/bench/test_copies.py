@@ -58,6 +58,27 @@ def test_a_transfer_that_loses_the_pattern_has_no_rate() -> None:
     assert at(sheet, "/dma/h2d_pageable_gb_s")[0] == pytest.approx(10, rel=1e-3)
 
 
+class Short(NullAdapter):
+    """Copies nothing that is larger than the pattern."""
+
+    def _copy(self, source: NullTensor, target: NullTensor, *, non_blocking: bool, queue: int) -> Event:
+        kept = target.value
+        event = super()._copy(source, target, non_blocking=non_blocking, queue=queue)
+        if source.nbytes > 64 << 10:
+            target.value = kept
+        return event
+
+
+def test_large_transfers_in_which_nothing_arrives_have_no_rate() -> None:
+    adapter = play(Script(), Short)
+    sheet = run(CopySection(adapter, short(adapter)))
+    for kind in KINDS:
+        value, about = at(sheet, f"/dma/{kind}_gb_s")
+        assert value is None
+        assert about.status == "error"
+        assert "are not what was copied" in (about.reason or "")
+
+
 def test_times_that_no_line_describes_are_noisy() -> None:
     adapter = play(Script())
     section = CopySection(adapter, short(adapter))

@@ -3,17 +3,19 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.bench.fake import MIB, FakeAdapter, cpu, prepared
+from vllm_probe.bench.contest import Decided
 from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import make_plan
+from vllm_probe.core.capability import Measurement
 from vllm_probe.vendors.mapper import Choice
 
 PLAN = make_plan(cpu(), quick=True, only=frozenset())
 
 
 def choose(adapter: FakeAdapter, dtype: str = "bf16", earlier: Choice | None = None) -> Choice:
-    choices = {dtype: earlier} if earlier else {}
+    choices = {dtype: Decided(earlier, Measurement(source="measured", status="measured"))} if earlier else {}
     LinearFormat(adapter, PLAN, dtype, choices).case(32).prepare(1)
-    return choices[dtype]
+    return choices[dtype].choice
 
 
 def test_the_fastest_implementation_wins_and_its_lead_is_kept() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.bench.fake import cpu
 from vllm_probe.bench.expectations import Expectations, published
-from vllm_probe.bench.peak import Expected, judge
+from vllm_probe.bench.peak import Expected, Judged, judge
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import from_json
 from vllm_probe.core.device import Device
@@ -53,9 +53,14 @@ def test_the_best_instruction_set_decides() -> None:
 
 
 @pytest.mark.parametrize("device", [cpu(isa=["neon"]), cpu(threads=None), GPU])
-def test_of_what_is_in_no_table_nothing_is_expected(device: Device) -> None:
-    assert Expectations(device=device).compute("fp32") is None
-    assert Expectations(device=device).bandwidth("triad") is None
+def test_of_what_is_in_no_table_only_what_no_device_reaches_is_suspect(device: Device) -> None:
+    expected = Expectations(device=device)
+    assert judge(1e5, expected.compute("fp32")) == Judged(None, "no peak is known to check it against", None)
+    assert judge(1000.0, expected.bandwidth("triad")).verdict is None
+    found = judge(56_585.0, expected.bandwidth("triad"))
+    assert found.verdict == "suspect"
+    assert "that no device reaches" in (found.doubt or "")
+    assert judge(56_585.0, expected.link("/dma/h2d_pinned_gb_s")).verdict == "suspect"
 
 
 def test_an_accelerator_is_held_against_its_data_sheet_at_the_clock_that_it_runs_at() -> None:
@@ -75,7 +80,7 @@ def test_published_values_say_better_than_the_data_sheet_what_is_low() -> None:
         "normal",
         "normal",
     ]
-    assert [judge(value, expected.value("/dma/h2d_pinned_gb_s")).verdict for value in (18.0, 30.0)] == ["low", "normal"]
+    assert [judge(value, expected.link("/dma/h2d_pinned_gb_s")).verdict for value in (18.0, 30.0)] == ["low", "normal"]
 
 
 def test_what_others_reached_is_not_impossible_while_the_clock_is_not_known() -> None:

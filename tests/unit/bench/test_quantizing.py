@@ -1,4 +1,6 @@
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from vllm_probe.bench.quantizing import QuantizingSection
 from vllm_probe.bench.timing import Stopwatch
 from vllm_probe.core import codec
 from vllm_probe.core.primitive import Primitive
+from vllm_probe.vendors.conformance import reference
 
 PLAN = replace(make_plan(cpu(), quick=False, only=frozenset()), groups=frozenset({"gemm"}))
 
@@ -16,18 +19,27 @@ PLAN = replace(make_plan(cpu(), quick=False, only=frozenset()), groups=frozenset
 class Quantizing(FakeAdapter):
     """Quantizes a row of bf16 in the time that its product takes."""
 
+    longer = 1.0
+
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
         return ("eager",) if primitive is Primitive.QUANTIZE else super().implementations(primitive, dtype)
 
     def _quantize(self, rows: Values, implementation: str | None) -> tuple[Values, Values]:
         self._work(f"quantize {rows.shape[0]}", 2.0 * rows.shape[0] * rows.shape[1] * PLAN.width / 800)
-        return rows, rows
+
+        def scale(place: Sequence[int]) -> float:
+            return reference.scales([rows.at(place[:1])])[0]
+
+        def at(place: Sequence[int]) -> Any:
+            return [round(x / scale(place)) for x in rows.at(place[:1])]
+
+        return Values(rows.shape, list, at), Values(rows.shape[:1], list, lambda place: self.longer * scale(place))
 
 
 def measured(adapter: FakeAdapter) -> QuantizingSection:
     section = QuantizingSection(adapter, PLAN)
     for batch in section.batches():
-        for case, reading in Stopwatch(adapter, PLAN, lambda: 2 * adapter._now).run(batch, lambda case: None):
+        for case, reading in Stopwatch(adapter, PLAN).run(batch, lambda case: None):
             section.readings[case.key] = reading
     return section
 
@@ -55,3 +67,11 @@ def test_the_rate_is_read_back_from_a_written_document() -> None:
     before, after = measured(Quantizing()), QuantizingSection(Quantizing(), PLAN)
     after.restore(read_back(document(before)))
     assert codec.dumps(document(after)) == codec.dumps(document(before))
+
+
+def test_values_that_are_quantized_to_something_else_have_no_rate() -> None:
+    adapter = Quantizing()
+    adapter.longer = 2.0
+    made = document(measured(adapter))
+    assert made.measurements["/compute_units/int8/quantizing_gflops"].status == "error"
+    assert "the timed result [512]" in made.unknown["/compute_units/int8/quantizing_gflops"]

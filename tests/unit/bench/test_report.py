@@ -9,6 +9,7 @@ import pytest
 from tests.unit.bench.fake import STAMP, FakeAdapter, cpu
 from vllm_probe.bench.bandwidth import MemorySection
 from vllm_probe.bench.compute import ComputeSection
+from vllm_probe.bench.contest import Decided
 from vllm_probe.bench.plan import make_plan
 from vllm_probe.bench.report import Report
 from vllm_probe.bench.run import make_sections
@@ -59,7 +60,8 @@ def with_some(device: Device | None = None, only: frozenset[str] = frozenset()) 
             ("bf16", 64): absent("skipped", "needs 9 s"),
         }
     )
-    made.compute.choices["bf16"] = Choice(implementation="packed", second="plain", ratio=1.25)
+    choice = Choice(implementation="packed", second="plain", ratio=1.25)
+    made.compute.choices["bf16"] = Decided(choice, Measurement(source="measured", status="measured"))
     made.memory.readings.update({("read", 0): reading(40.0), ("copy", 0): absent("error", "ValueError: x")})
     return made
 
@@ -126,7 +128,7 @@ def test_gaps_say_whether_they_are_unsupported_skipped_or_failed() -> None:
 def test_a_curve_sums_up_its_points_and_names_the_missing_ones() -> None:
     curve = with_some().report.capability().measurements["/compute_units/bf16/curve"]
     assert (curve.status, curve.confidence, curve.samples, curve.spread_pct) == ("noisy", "low", 18, 3.0)
-    assert curve.reason == "64 rows: needs 9 s; not measured at 128, 256, 1024, 2048, 4096 rows"
+    assert curve.reason == "64 rows: needs 9 s; 512 rows: noisy; not measured at 128, 256, 1024, 2048, 4096 rows"
 
 
 def test_vector_widths_come_from_the_instruction_sets() -> None:
@@ -145,7 +147,9 @@ def test_finished_measurements_are_read_back_from_a_written_document() -> None:
     before, after = with_some(), bench()
     after.report.restore(codec.from_json(Capability, json.loads(codec.dumps(before.report.capability()))))
     for section, restored in zip(sections(before), sections(after), strict=True):
-        assert restored.readings == {key: each for key, each in section.readings.items() if each.value is not None}
+        kept = {key: each for key, each in section.readings.items() if each.measurement.status == "measured"}
+        assert restored.readings == kept
+        assert kept
     assert after.compute.choices == before.compute.choices
 
 
@@ -160,6 +164,33 @@ def test_a_partial_document_of_another_device_or_machine_is_not_used() -> None:
         made.report.restore(partial)
         assert not any(section.readings for section in sections(made))
         assert not made.compute.choices
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"tool_version": "0.0.9"},
+        {"created_at": "2026-01-02T02:03:04Z"},
+        {"created_at": "2026-01-02T03:04:06Z"},
+        {"created_at": None},
+    ],
+    ids=["another release", "over an hour ago", "later than now", "at no known time"],
+)
+def test_a_partial_document_of_another_release_or_hour_is_not_used(header: dict[str, str | None]) -> None:
+    document = codec.from_json(Capability, codec.to_json(with_some().report.capability()) | header)
+    made = bench()
+    assert not made.report.restore(document)
+    assert not any(section.readings for section in sections(made))
+
+
+def test_a_partial_document_of_the_last_hour_is_used_but_for_what_is_in_doubt() -> None:
+    document = with_some().report.capability()
+    made = bench()
+    assert made.report.restore(
+        codec.from_json(Capability, codec.to_json(document) | {"created_at": "2026-01-02T02:04:05Z"})
+    )
+    assert ("bf16", 32) in made.compute.readings
+    assert ("bf16", 512) not in made.compute.readings  # noisy
 
 
 class Stating(FakeAdapter):

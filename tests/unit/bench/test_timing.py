@@ -22,12 +22,8 @@ def case(adapter: FakeAdapter, name: str = "a", gflops: float = 95.0, doubts: tu
 
 
 def run(adapter: FakeAdapter, cases: Sequence[Case], plan: BenchPlan = PLAN, busy: float = 1.0) -> dict[str, Reading]:
-    def processor_s() -> float:
-        return 2 * busy * adapter._now
-
-    return {
-        case.key[0]: reading for case, reading in Stopwatch(adapter, plan, processor_s).run(cases, lambda case: None)
-    }
+    adapter.busy = busy
+    return {case.key[0]: reading for case, reading in Stopwatch(adapter, plan).run(cases, lambda case: None)}
 
 
 def every(period: int, factor: float) -> Callable[[int], float]:
@@ -207,8 +203,8 @@ def test_work_on_one_thread_needs_the_time_of_one_and_no_budget_means_no_judgeme
     adapter = FakeAdapter(cpu(threads=threads))
     work = Work(calls=(lambda: adapter._work("a", 1e7),), amount=1e9, method="a", threads=work_threads)
     case = Case(key=("a", 0), title="a", unit="GFLOP/s", prepare=lambda divisor: work)
-    used_s = (lambda: adapter._now) if threads else (lambda: 0.0)
-    ((_, reading),) = Stopwatch(adapter, PLAN, used_s).run([case], lambda case: None)
+    adapter.busy = 0.5 if threads else 0.0
+    ((_, reading),) = Stopwatch(adapter, PLAN).run([case], lambda case: None)
     assert reading.measurement.status == status
 
 
@@ -221,14 +217,14 @@ def test_a_timer_of_the_work_replaces_that_of_the_device() -> None:
 
     work = Work(calls=(lambda: None,), amount=None, method="a", timer=timer)
     case = Case(key=("a", 0), title="a", unit="us", prepare=lambda divisor: work)
-    ((_, reading),) = Stopwatch(adapter, PLAN, lambda: 2 * adapter._now).run([case], lambda case: None)
+    ((_, reading),) = Stopwatch(adapter, PLAN).run([case], lambda case: None)
     assert reading.value == pytest.approx(2e6)
 
 
 def test_one_more_round_shows_what_changed_meanwhile() -> None:
     adapter = FakeAdapter()
     found = case(adapter)
-    stopwatch = Stopwatch(adapter, PLAN, lambda: 2 * adapter._now)
+    stopwatch = Stopwatch(adapter, PLAN)
     ((_, first),) = stopwatch.run([found], lambda case: None)
     adapter.slowness = lambda batch: 1.2
     ((_, second),) = stopwatch.run([replace(found, again=True)], lambda case: None)

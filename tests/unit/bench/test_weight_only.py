@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from tests.unit.bench.fake import MIB, FakeAdapter, Values, cpu
@@ -8,10 +10,17 @@ from vllm_probe.bench.weight_only import ROWS, WeightOnlySection
 from vllm_probe.core import codec
 from vllm_probe.core.primitive import Linear
 from vllm_probe.core.schema import violations
+from vllm_probe.vendors.conformance import reference
+
+
+def dot(x: Values, weight: Values, at: Sequence[int]) -> float:
+    return reference.dot(x.at(at[:1]), weight.at(at[1:]))
 
 
 class Narrow(FakeAdapter):
     """Keeps weights in int4 only, at 300 GFLOP/s."""
+
+    exactness = 1.1
 
     def _weight_only_formats(self) -> tuple[str, ...]:
         return ("int4",)
@@ -19,7 +28,7 @@ class Narrow(FakeAdapter):
     def _prepare_weight_only(self, weight: Values, dtype: str) -> Linear[Values]:
         def linear(x: Values) -> Values:
             self._work(f"{dtype} weight {x.shape[0]}", 2.0 * x.shape[0] * x.shape[1] * weight.shape[0] / 300)
-            return Values((x.shape[0], weight.shape[0]), list)
+            return Values((x.shape[0], weight.shape[0]), list, lambda at: self.exactness * dot(x, weight, at))
 
         return linear
 
@@ -31,7 +40,7 @@ def plan() -> BenchPlan:
 def measured(adapter: Narrow) -> WeightOnlySection:
     section = WeightOnlySection(adapter, plan())
     for batch in section.batches():
-        for case, reading in Stopwatch(adapter, section.plan, lambda: 2 * adapter._now).run(batch, lambda case: None):
+        for case, reading in Stopwatch(adapter, section.plan).run(batch, lambda case: None):
             section.readings[case.key] = reading
     return section
 
@@ -85,3 +94,11 @@ def test_points_are_read_back_from_a_written_document() -> None:
     before, after = measured(Narrow()), WeightOnlySection(Narrow(), plan())
     after.restore(read_back(document(before)))
     assert codec.dumps(document(after)) == codec.dumps(document(before))
+
+
+def test_a_kernel_that_gives_something_else_has_no_rate() -> None:
+    adapter = Narrow()
+    adapter.exactness = 3.0
+    made = document(measured(adapter))
+    assert made.measurements["/weight_only/int4/curve"].status == "error"
+    assert "is allowed in bf16" in made.unknown["/weight_only/int4/curve"]

@@ -82,7 +82,7 @@ def measured(adapter: FakeAdapter, host: Parent | None) -> GroupWidthSection:
     adapter.open()
     section = GroupWidthSection(adapter, plan(host))
     for batch in section.batches():
-        for case, reading in Stopwatch(adapter, section.plan, lambda: 2 * adapter._now).run(batch, lambda case: None):
+        for case, reading in Stopwatch(adapter, section.plan).run(batch, lambda case: None):
             section.readings[case.key] = reading
     return section
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from vllm_probe.vendors.mapper import Choice, choose
@@ -18,8 +20,20 @@ def test_without_measurements_the_order_of_the_adapter_holds() -> None:
     assert choose(("packed", "plain"), {}, {"packed": "raised"}).implementation == "plain"
 
 
-def test_what_was_not_measured_does_not_win_over_what_was() -> None:
-    assert choose(("packed", "plain"), {"plain": 4.0}, {}) == Choice(implementation="plain")
+def test_nothing_wins_over_a_preferred_one_that_was_not_measured() -> None:
+    assert choose(("packed", "plain"), {"plain": 4.0}, {}) == Choice(implementation="packed")
+    found = choose(("plain", "naive", "packed"), {"plain": 1.0, "naive": 4.0}, {})
+    assert found == Choice(implementation="plain", second="naive", ratio=4.0)
+
+
+def test_a_difference_that_tells_nothing_leaves_the_order_of_the_adapter_and_no_lead() -> None:
+    times = {"packed": 1.04, "plain": 1.0, "naive": 8.0}
+    assert choose(("packed", "plain", "naive"), times, {}, 0.05) == Choice(
+        implementation="packed", second=None, ratio=None
+    )
+    assert choose(("packed", "plain", "naive"), times, {}, 0.03).implementation == "plain"
+    assert choose(("naive", "plain"), times, {}, 0.05) == Choice(implementation="plain", second="naive", ratio=8.0)
+    assert choose(("naive", "plain"), times, {}, math.inf) == Choice(implementation="naive")
 
 
 def test_of_two_that_are_equally_fast_the_preferred_one_wins() -> None:

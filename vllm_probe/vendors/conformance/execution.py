@@ -22,7 +22,7 @@ from vllm_probe.vendors.conformance.outcome import (
     unless,
 )
 
-_WEIGHT_ONLY_ERROR = {"int8": 0.06, "int4": 0.5}
+WEIGHT_ONLY_ERROR = {"int8": 0.06, "int4": 0.5}
 """Largest error allowed of a linear whose weight is rounded, in root mean squares of the result.
 
 A normal weight of 64 columns reaches 2.5 deviations, so a step of int8 is 0.02 and one of int4 0.33 of them; the
@@ -66,7 +66,7 @@ def _weight_only(dtype: str, subject: Subject) -> Outcome:
     except UnknownName as error:
         return skipped(str(error))
     want = reference.linear(rows, weight, None, [(i, j) for i in range(m) for j in range(n)])
-    wrong = difference([*flat(adapter.to_host(operator(x)))], want, "bf16", _WEIGHT_ONLY_ERROR[dtype])
+    wrong = difference([*flat(adapter.to_host(operator(x)))], want, "bf16", WEIGHT_ONLY_ERROR[dtype])
     return failed(wrong) if wrong else PASSED
 
 

@@ -15,7 +15,7 @@ class Worker(Generic[Made]):
         self._over = Event()
         self._made: Made | None = None
         self._error: BaseException | None = None
-        Thread(target=self._run, name="bench", daemon=True).start()
+        Thread(target=self._run, name="worker", daemon=True).start()
 
     def wait(self, limit_s: float) -> bool:
         """Whether it is over within `limit_s`; Ctrl-C interrupts the waiting, not the work."""

@@ -2,7 +2,7 @@ from threading import Event
 
 import pytest
 
-from vllm_probe.bench.worker import Worker
+from vllm_probe.core.worker import Worker
 
 
 def test_what_the_work_gives_is_its_result() -> None:
