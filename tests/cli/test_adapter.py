@@ -91,6 +91,17 @@ def test_one_broken_primitive_of_a_plugin_fails_the_check_that_names_it(cli: Cli
     assert "rope: fp32" in line
 
 
+def test_what_an_adapter_prints_stays_out_of_the_document(cli: Cli, install: Install) -> None:
+    talking = BROKEN.replace(
+        "return super()._rope(heads, cosines, -sines",
+        "print('[driver] hello'); return super()._rope(heads, cosines, sines",
+    )
+    install("talking", talking.replace("broken", "talking"), "BrokenAdapter")
+    ended = cli("adapter", "check", "talking", "--json", plugins="")
+    assert ended.json()["failed"] == 0
+    assert "[driver] hello" in ended.err
+
+
 def test_what_cannot_be_checked_ends_with_the_error_that_says_why(cli: Cli, install: Install) -> None:
     install("old", "", "Adapter", version=99)
     install("needy", "import no_such_module\ndef probe(host): ...\n", "Adapter")
@@ -119,7 +130,9 @@ def test_without_torch_the_extra_that_brings_it_is_named(cli: Cli, monkeypatch: 
     assert cli("adapter", "check", "null", plugins="").code == 0
 
 
-@pytest.mark.parametrize("name", ["", "A", "1st", "two words", "a-b", "a__b", "_a", "x" * 33, "../up", "cpu", "all"])
+@pytest.mark.parametrize(
+    "name", ["", "A", "1st", "two words", "a-b", "a__b", "_a", "x" * 33, "../up", "cpu", "all", "class"]
+)
 def test_a_name_that_is_none_or_taken_makes_no_package(cli: Cli, name: str) -> None:
     ended = cli("adapter", "new", name, "--output", "made")
     assert (ended.code, ended.error) == (2, "bad-usage")

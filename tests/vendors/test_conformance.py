@@ -4,7 +4,9 @@ import math
 import random
 import re
 import sys
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -514,3 +516,53 @@ def test_the_reference_agrees_with_torch_in_double_precision() -> None:
     got = reference.linear(rows.tolist(), k[:, 0].tolist(), v[:, 0, 0].tolist(), points)
     assert got == pytest.approx(want.flatten().tolist())
     assert reference.scales([[1.0, -2.54], [0.0, 0.0]]) == [pytest.approx(0.02), 1.0]
+
+
+def test_a_check_that_does_not_end_fails_and_those_behind_it_are_skipped() -> None:
+    end = threading.Event()
+
+    def hang(self: Any, *operands: Any) -> Any:
+        end.wait()
+
+    kind = broken(_rms_norm=hang)
+    results = run_suite(lambda: kind(HOST), DEVICE, samples=1, limit_s=2.0)
+    end.set()
+    hung = next(result for result in results if result.ok is False)
+    assert (hung.name, hung.reason) == ("rms_norm: fp32 scripted", "did not end in 2 s")
+    behind = results[results.index(hung) + 1 :]
+    assert {(result.ok, result.reason) for result in behind} == {(None, "rms_norm: fp32 scripted did not end in 2 s")}
+    assert behind[-1].name == "bring-up: closes"
+    assert all(result.ok is not False for result in results[: results.index(hung)])
+
+
+def test_an_adapter_that_does_not_open_in_time_fails_alone() -> None:
+    end = threading.Event()
+    kind = broken(_open=lambda self: end.wait())
+    (opening,) = run_suite(lambda: kind(HOST), DEVICE, samples=1, limit_s=0.2)
+    end.set()
+    assert (opening.name, opening.ok, opening.reason) == ("bring-up: opens", False, "did not end in 0.2 s")
+
+
+def test_what_the_constructor_raises_is_raised() -> None:
+    def make() -> NullAdapter:
+        raise AdapterOutOfOrder("no", hint="never")
+
+    with pytest.raises(AdapterOutOfOrder):
+        run_suite(make, DEVICE, samples=1)
+
+
+def test_an_adapter_that_takes_any_size_and_alignment_fails() -> None:
+    def anything(self: Any, nbytes: int, alignment: int | None = None) -> NullTensor:
+        return NullTensor((nbytes,), "int8", address=64)
+
+    found = outcome(broken(allocate=anything), "allocation: BadUsage for sizes and alignments that cannot be")
+    assert found == (False, "allocate of -1 bytes at multiples of 64 does not raise BadUsage")
+
+
+def test_an_address_that_is_none_is_not_aligned() -> None:
+    def nowhere(self: Any, nbytes: int, alignment: int) -> NullTensor:
+        tensor = NullAdapter._allocate(self, nbytes, alignment)
+        return replace(tensor, address=0) if alignment > 4096 else tensor
+
+    found = outcome(broken(_allocate=nowhere), "allocation: an alignment that is larger than the memory")
+    assert found == (False, "100 bytes at multiples of 2^40 lie at 0x0")

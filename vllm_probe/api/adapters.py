@@ -1,5 +1,7 @@
 """For those who write adapters: the conformance suite, and a package to begin with."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +43,8 @@ def check_adapter(
     if not on.usable:
         raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")
     adapter = type(manager.new_adapter(on)).__name__
-    results = run_suite(lambda: manager.new_adapter(on), on, progress=progress)
+    with redirect_stdout(sys.stderr):  # what the adapter prints; a document may follow on stdout
+        results = run_suite(lambda: manager.new_adapter(on), on, progress=progress)
     passed, failed, skipped = (sum(result.ok is ok for result in results) for ok in (True, False, None))
     return ConformanceReport(
         schema_version="1.0",

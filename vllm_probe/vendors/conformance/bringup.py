@@ -37,6 +37,7 @@ _NEEDS_OPEN: dict[str, Callable[[Adapter], object]] = {
     "random": lambda a: a.random((1,), "fp32", 0),
     "from_host": lambda a: a.from_host([0.0], "fp32"),
     "to_host": lambda a: a.to_host(None),
+    "at": lambda a: a.at(None, [(0,)]),
     "copy": lambda a: a.copy(None, None),
     "read": lambda a: a.read(None),
     "triad": lambda a: a.triad(None, None, 1.0, None),

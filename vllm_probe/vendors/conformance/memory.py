@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.vendors.conformance.outcome import (
     PASSED,
     Adapter,
@@ -19,6 +20,7 @@ from vllm_probe.vendors.conformance.outcome import (
 
 _MOST_BYTES, _LARGEST_SHIFT = 1 << 16, 12
 _IMPOSSIBLE = 1 << 60
+_FAR = 1 << 40
 _KEPT = 8
 
 
@@ -94,9 +96,35 @@ def _exhausted(subject: Subject) -> Outcome:
     return PASSED
 
 
+def _refused(subject: Subject) -> Outcome:
+    """The base class does, unless a public method was overridden instead of its hook."""
+    adapter = subject.adapter
+    for call in (adapter.allocate, adapter.allocate_pinned):
+        for nbytes, alignment in ((-1, 64), (64, 3), (64, -8), (64, 0)):
+            try:
+                call(nbytes, alignment)
+            except BadUsage:
+                continue
+            return failed(f"{call.__name__} of {nbytes} bytes at multiples of {alignment} does not raise BadUsage")
+    return PASSED
+
+
+def _far_aligned(subject: Subject) -> Outcome:
+    """What lies at a multiple of 2^40 or is refused as too much, and is never nowhere."""
+    try:
+        tensor = subject.adapter.allocate(100, _FAR)
+    except MemoryError:
+        return PASSED
+    address = subject.adapter.address(tensor)
+    right = address is None or (address > 0 and address % _FAR == 0)
+    return first_failure(unless(right, f"100 bytes at multiples of 2^40 lie at {address or 0:#x}"))
+
+
 CHECKS = (
     Check("allocation: sizes and alignments up to 4 KiB", _aligned),
     Check("allocation: pinned memory is counted and given back", _pinned),
     Check("allocation: pageable memory", _pageable),
     Check("allocation: MemoryError when there is not enough", _exhausted),
+    Check("allocation: BadUsage for sizes and alignments that cannot be", _refused),
+    Check("allocation: an alignment that is larger than the memory", _far_aligned),
 )

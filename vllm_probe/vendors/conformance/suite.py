@@ -1,14 +1,16 @@
 """The whole suite, check by check."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from queue import Empty, SimpleQueue
 
 from vllm_probe.core.device import Device
 from vllm_probe.core.document import Document
 from vllm_probe.core.progress import Progress, silent
 from vllm_probe.core.values import Natural
+from vllm_probe.core.worker import Worker
 from vllm_probe.vendors.conformance import bringup, execution, memory, transfers
 from vllm_probe.vendors.conformance.outcome import (
     PASSED,
@@ -23,6 +25,9 @@ from vllm_probe.vendors.conformance.outcome import (
 
 SAMPLES = 1000
 """Allocations of the full suite."""
+
+LIMIT_S = 60.0
+"""Seconds of one check, which usually takes under one, and several where kernels are compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,28 +71,77 @@ class ConformanceReport(Document):
 
 
 def run_suite(
-    make: Callable[[], Adapter], device: Device, *, samples: int = SAMPLES, progress: Progress = silent
+    make: Callable[[], Adapter],
+    device: Device,
+    *,
+    samples: int = SAMPLES,
+    limit_s: float = LIMIT_S,
+    progress: Progress = silent,
 ) -> tuple[Result, ...]:
     """Checks the adapter that `make` constructs on `device`, every check apart from the others.
+
+    A check that does not end fails, and those behind it are skipped; its thread is left to itself.
 
     Args:
         make: constructs the adapter, not yet set to a device.
         device: what it is set to.
         samples: allocations of the alignment check; a tenth as many are pinned.
+        limit_s: seconds that one check may take.
         progress: is told of each check.
     """
-    adapter = make()
-    adapter.set_device(device)
-    subject = Subject(make, device, adapter, samples)
-    opened = _judged(Check("bring-up: opens", _open), subject)
-    if not opened.ok:
-        return (opened,)
-    checks, results = (*all_checks(adapter), Check("bring-up: closes", _close)), [opened]
-    for number, check in enumerate(checks):
-        progress(check.name, number, len(checks))
-        results.append(_judged(check, subject))
-    progress("checked", len(checks), len(checks))
+    suite, results = _Suite(make, device, samples, progress), list[Result]()
+    worker = Worker(suite.run)
+    try:
+        while result := suite.ended.get(timeout=limit_s):
+            results.append(result)
+    except Empty:
+        suite.is_over = True
+        hung, *behind = suite.checks[len(results) :]
+        said = f"did not end in {limit_s:g} s"
+        skipped = (Result(name=check.name, ok=None, reason=f"{hung.name} {said}") for check in behind)
+        return (*results, Result(name=hung.name, ok=False, reason=said, seconds=limit_s), *skipped)
+    worker.wait(limit_s)
+    worker.result()
     return tuple(results)
+
+
+class _Suite:
+    """One run, in a thread that a hanging device keeps for itself.
+
+    Attributes:
+        checks: all of them, once the adapter is open.
+        ended: a result for each, null behind the last.
+        is_over: whether nobody waits for more.
+    """
+
+    def __init__(self, make: Callable[[], Adapter], device: Device, samples: int, progress: Progress) -> None:
+        self.checks: tuple[Check, ...] = (_OPENING,)
+        self.ended: SimpleQueue[Result | None] = SimpleQueue()
+        self.is_over = False
+        self._make, self._device, self._samples, self._progress = make, device, samples, progress
+
+    def run(self) -> None:
+        """Opens the adapter and runs the checks, if it opens; raises what its constructor does."""
+        try:
+            adapter = self._make()
+            adapter.set_device(self._device)
+            subject = Subject(self._make, self._device, adapter, self._samples)
+            opened = _judged(_OPENING, subject)
+            if opened.ok:
+                self.checks = (_OPENING, *all_checks(adapter), Check("bring-up: closes", _close))
+            self.ended.put(opened)
+            self._run(self.checks[1:], subject)
+        finally:
+            self.ended.put(None)
+
+    def _run(self, checks: Sequence[Check], subject: Subject) -> None:
+        for number, check in enumerate(checks):
+            if self.is_over:
+                return
+            self._progress(check.name, number, len(checks))
+            self.ended.put(_judged(check, subject))
+        if checks:
+            self._progress("checked", len(checks), len(checks))
 
 
 def all_checks(adapter: Adapter) -> tuple[Check, ...]:
@@ -103,6 +157,9 @@ def _open(subject: Subject) -> Outcome:
 def _close(subject: Subject) -> Outcome:
     subject.adapter.close()
     return PASSED
+
+
+_OPENING = Check("bring-up: opens", _open)
 
 
 def _execution(adapter: Adapter) -> tuple[Check, ...]:

@@ -1,6 +1,7 @@
 """A package of a new vendor: an adapter that works, and what is left to write."""
 
 import re
+from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
@@ -30,6 +31,10 @@ def scaffold(name: str, folder: Path) -> Path:
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > 32:
         hint = "take up to 32 small letters, digits and single underscores, a letter first"
         raise BadUsage(f"{name!r} cannot be the name of a vendor", hint=hint)
+    if iskeyword(name):
+        raise BadUsage(
+            f"{name!r} is a word of Python, no name", hint="take the name of your device's maker or interface"
+        )
     if name == "all" or (_TEMPLATES.parent.parent / name).is_dir():
         raise BadUsage(f"the name {name!r} is taken", hint="take the name of your device's maker or interface")
     words = {
