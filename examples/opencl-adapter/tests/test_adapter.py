@@ -105,6 +105,33 @@ def test_shared_virtual_memory_has_one_address_on_host_and_device(adapter: OpenC
     without.close()
 
 
+@pytest.mark.parametrize("svm", [True, False])
+def test_only_what_lies_at_the_places_is_fetched(svm: bool) -> None:
+    adapter = opened(svm=svm)
+    for dtype, values in (("fp32", [[[1.5, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]), ("int8", [[1, -2], [3, 4]])):
+        tensor = adapter.from_host(values, dtype)
+        assert adapter.at(tensor, [(1,), (0, 1), (1, 0)]) == [values[1], values[0][1], values[1][0]]  # type: ignore[index]
+    pinned = adapter.allocate_pinned(4)
+    adapter.copy(adapter.from_host([1, 2, 3, 4], "int8"), pinned).wait()
+    assert adapter.at(pinned, [(2,), (0,)]) == [3, 1]
+    adapter.close()
+
+
+def test_an_alignment_that_no_allocation_has_room_for_is_too_much_memory(adapter: OpenClAdapter) -> None:
+    with pytest.raises(MemoryError):
+        adapter.allocate(100, 1 << 40)
+
+
+def test_a_kernel_that_does_not_compile_says_why(
+    adapter: OpenClAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "format.cl").write_text("")
+    (tmp_path / "bad.cl").write_text("__kernel void bad() { nonesuch = 1; }\n")
+    monkeypatch.setattr("vllm_probe_opencl.kernels.files", lambda _: tmp_path)
+    with pytest.raises(RuntimeError, match=r"^bad.bad in fp32 does not compile: .*error: .*nonesuch"):
+        adapter._kernels.run("bad.bad", "fp32", (1,), 1)
+
+
 def test_pinned_memory_goes_back_to_the_driver(adapter: OpenClAdapter) -> None:
     pinned = adapter.allocate_pinned(1 << 20, 4096)
     assert isinstance(pinned.owner._buffer, cl.Buffer)

@@ -16,7 +16,7 @@ from vllm_probe.core.values import FenceScope
 from vllm_probe_opencl.devices import all_devices
 from vllm_probe_opencl.kernels import Kernels, lane_memory
 from vllm_probe_opencl.linear import WIDTHS, Linears, group_widths
-from vllm_probe_opencl.memory import Allocator, PinnedBlock, aligned, enqueue_block, enqueue_copy, part
+from vllm_probe_opencl.memory import Allocator, PinnedBlock, aligned, enqueue_block, enqueue_copy, fetch, part
 from vllm_probe_opencl.tensor import FORMATS, ClTensor, HostArray
 
 _FORMATS = {
@@ -127,6 +127,16 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
         self._copy(tensor, ClTensor(tensor.shape, tensor.dtype, array), non_blocking=False, queue=0)
         values: list[Any] = array.tolist()
         return values
+
+    def _at(self, tensor: ClTensor, places: Sequence[Sequence[int]]) -> list[Any]:
+        strides = [math.prod(tensor.shape[i + 1 :]) for i in range(len(tensor.shape))]
+        found = []
+        for place in places:
+            array = np.empty(tensor.shape[len(place) :], FORMATS[tensor.dtype])
+            begin = sum(i * stride for i, stride in zip(place, strides, strict=False)) * array.itemsize
+            fetch(self._queue, tensor, begin, array.reshape(-1))
+            found.append(array.tolist())
+        return found
 
     def _part(self, tensor: ClTensor, offset: int, nbytes: int) -> ClTensor | None:
         return part(tensor, offset, nbytes)

@@ -35,9 +35,10 @@ class Allocator:
         Raises:
             MemoryError: the device has not that much.
         """
-        require(self._context, nbytes)
+        most = nbytes + alignment - 1 if self._svm else nbytes
+        require(self._context, most)
         try:
-            block = self._pool(nbytes + alignment - 1 if self._svm else nbytes)
+            block = self._pool(most)
         except cl.MemoryError as error:
             raise MemoryError(f"{nbytes} bytes: {error}") from error
         memory = _pointer(-(-block.svm_ptr // alignment) * alignment, nbytes) if self._svm else block
@@ -98,6 +99,16 @@ def enqueue_block(queue: cl.CommandQueue, tensor: ClTensor, begin: int, host: Ho
         cl.enqueue_copy(queue, there, host, is_blocking=False, dst_offset=offset)
     else:
         cl.enqueue_copy(queue, host, there, is_blocking=False, src_offset=offset)
+
+
+def fetch(queue: cl.CommandQueue, tensor: ClTensor, begin: int, host: HostArray) -> None:
+    """Waits for as many bytes of `tensor` as `host` has, from byte `begin` on."""
+    if tensor.on_host:
+        queue.finish()
+        host.view(np.int8)[...] = tensor.memory.view(np.int8).reshape(-1)[begin : begin + host.nbytes]
+    else:
+        enqueue_block(queue, tensor, begin, host, to_device=False)
+        queue.finish()
 
 
 def part(tensor: ClTensor, begin: int, nbytes: int) -> ClTensor | None:

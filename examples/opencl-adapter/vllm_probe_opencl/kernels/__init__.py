@@ -38,7 +38,16 @@ class Kernels:
         name, _, sub_group = name.partition(":")
         text = "\n".join((files(__package__) / f"{part}.cl").read_text("utf-8") for part in ("format", program))
         options = [f"-DFORMAT_{dtype}", *([f"-DSUB_GROUP={sub_group}"] if sub_group else [])]
-        return cl.Kernel(cl.Program(self._queue.context, text).build(options), name)
+        try:
+            return cl.Kernel(cl.Program(self._queue.context, text).build(options), name)
+        except cl.RuntimeError as error:
+            raise RuntimeError(f"{kernel} in {dtype} does not compile: {_first_error(str(error))}") from error
+
+
+def _first_error(log: str) -> str:
+    """The line of a build log that says what is wrong."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0] if lines else "no reason given")
 
 
 def lane_memory(lanes: int) -> cl.LocalMemory:
