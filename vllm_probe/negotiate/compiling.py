@@ -23,6 +23,13 @@ def choices_of(chosen: Sized) -> dict[str, dict[str, Any]]:
     }
 
 
+def undecided(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Primitives of which bench could not tell which implementation is faster: they are as the adapter prefers."""
+    abouts, compute = chosen.case.capability.measurements, chosen.candidate.compute
+    found = {name: abouts.get(f"/primitives/{name}/{compute}") for name in choices if not choices[name].get("ratio")}
+    return [name for name, about in found.items() if about and about.status != "measured"]
+
+
 def compile_of(chosen: Sized, choices: Mapping[str, dict[str, Any]]) -> Compile:
     """On where bench saw a gain, for the bundled engine; on by default for one that compiles whole models."""
     case, backend = chosen.case, chosen.case.device["compile_backend"]

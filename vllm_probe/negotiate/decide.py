@@ -8,7 +8,7 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, layout_of, limit_bytes, residual_bytes
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
-from vllm_probe.negotiate.compiling import choices_of, compile_of
+from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.parallel import roles
@@ -277,6 +277,8 @@ def _model(record: Record, chosen: Sized) -> None:
         won = {name: choices[name].get("second") if word == backend else word for name, word in won.items()}
     won = {name: word for name, word in won.items() if word}
     rule = "those that won in the descriptor's bench" if won else "the descriptor's bench chose none"
+    if unclear := undecided(chosen, choices):
+        rule += f"; {', '.join(unclear)} as the adapter prefers, since bench could not tell which is faster"
     record.set("primitives", won, rule)
     pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
     rule = "as the checkpoint was trained" if pooling else "a generator pools nothing"

@@ -234,6 +234,20 @@ def test_the_bundled_runtime_compiles_where_bench_saw_a_gain() -> None:
     assert config(EMBEDDING, untried).compile.reason == "no bench tried it"
 
 
+def test_what_bench_could_not_tell_is_no_winner() -> None:
+    disturbed = {"source": "measured", "status": "throttled", "confidence": "low", "reason": "busy"}
+    clear = {"implementation": "inductor", "second": "blocked", "ratio": 2.5}
+    document = descriptor(
+        CPU,
+        primitives={"attention": {"bf16": {"implementation": "bmm"}}, "rope": {"bf16": clear}},
+        measurements={"/primitives/attention/bf16": disturbed, "/primitives/rope/bf16": disturbed},
+    )
+    found = config(EMBEDDING, document)
+    (rule,) = [decision.rule for decision in found.decisions if decision.key == "primitives"]
+    assert rule.endswith("; attention as the adapter prefers, since bench could not tell which is faster")
+    assert found.primitives["attention"] == "bmm"
+
+
 def test_graphs_are_recorded_where_launches_take_over_a_fifth_of_a_step() -> None:
     won = {"rope": {"bf16": {"implementation": "inductor", "second": "rope", "ratio": 2.5}}}
     small = config(EMBEDDING, H100 | {"primitives": won}, input_len=64).compile
