@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,9 @@ def is_stream(path: Path) -> bool:
 
 
 def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    from tempfile import mkstemp
+
+    handle, temporary = mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -102,12 +103,14 @@ def require_writable(path: Path) -> None:
     Raises:
         UnwritableOutput: as `write_private`.
     """
+    from tempfile import NamedTemporaryFile
+
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         if is_stream(path):
             return
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=Path(os.path.realpath(path)).parent):
+        with NamedTemporaryFile(prefix=f".{path.name}.", dir=Path(os.path.realpath(path)).parent):
             pass
     except OSError as error:
         raise _unwritable(path, error) from error
