@@ -21,7 +21,7 @@ _MOST_SETS = 32
 _SHAPES = 4
 """Shapes that an implementation must be right at before it is timed; `adapter check` tries all."""
 
-_CONTEST_SETS, _CONTEST_ROUNDS, _CONTEST_SHARE = 2, 5, 0.2
+_CONTEST_SETS, _CONTEST_SHARE = 2, 0.2
 
 
 class LinearFormat:
@@ -98,8 +98,7 @@ class LinearFormat:
             Case(key=(name, rows), title=f"{self.dtype} {name}", unit="us", prepare=partial(self._contestant, name, x))
             for name in names
         ]
-        round_s = _CONTEST_SHARE * self._plan.round_s
-        plan = replace(self._plan, rounds=_CONTEST_ROUNDS, most_rounds=_CONTEST_ROUNDS, round_s=round_s)
+        plan = replace(self._plan, round_s=_CONTEST_SHARE * self._plan.round_s)
         timed = Stopwatch(self._adapter, plan).run(cases, lambda _: None)
         found = {case.key[0]: [reading] for case, reading in timed}
         decided = decide(names, found, f"microseconds at {rows} rows, rounds in turn, results checked")
