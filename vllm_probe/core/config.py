@@ -126,6 +126,7 @@ class Alternative:
         note: what is lost or gained.
         budget: every byte of it.
         values: parameters that it has otherwise, for the checkpoint's own format.
+        rules: the rules of those parameters and of others that were chosen otherwise, for the checkpoint's own format.
     """
 
     change: str
@@ -134,6 +135,7 @@ class Alternative:
     note: str
     budget: MemoryBudget | None = None
     values: dict[str, JsonValue] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

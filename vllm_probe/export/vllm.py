@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from vllm_probe.core.config import OWN_FORMAT, RuntimeConfig
+from vllm_probe.core.config import OWN_FORMAT, Alternative, Decision, RuntimeConfig
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.export.options import Setting, settings_of, table, version_of
 from vllm_probe.export.text import as_yaml, comment
@@ -54,12 +54,13 @@ def vllm_yaml(config: RuntimeConfig, command: str) -> str:
 
 
 def reason_of(setting: Setting) -> str:
-    """How a value stands to vLLM's own, and the rule that set it."""
+    """How a value stands to vLLM's own, and the rule that set it where that is known."""
     but = f" ({setting.but})" if setting.but else ""
+    why = f": {setting.why}" if setting.why else ""
     if setting.kept:
-        return f"kept, vLLM's own{but}: {setting.why}"
+        return f"kept, vLLM's own{but}{why}"
     own = "by the memory of the device" if setting.default is None else setting.default
-    return f"changed, vLLM's own is {str(own).lower() if isinstance(own, bool) else own}{but}: {setting.why}"
+    return f"changed, vLLM's own is {str(own).lower() if isinstance(own, bool) else own}{but}{why}"
 
 
 def own_format(config: RuntimeConfig) -> RuntimeConfig | None:
@@ -71,10 +72,17 @@ def own_format(config: RuntimeConfig) -> RuntimeConfig | None:
     pinned = any(each.pinned for each in config.decisions if each.key == "quantization")
     if own is None or own.budget is None or pinned or not config.requires:
         return None
-    decisions = [replace(each, value=own.values.get(each.key, each.value)) for each in config.decisions]
+    decisions = [_of_own(each, own) for each in config.decisions]
     decisions = [replace(each, passed_on=OWN_FORMAT) if each.key == "quantization" else each for each in decisions]
     values = {key: value for key, value in own.values.items() if key != "compile"}
     return replace(config, **values, requires=(), budget=own.budget, decisions=tuple(decisions))
+
+
+def _of_own(decision: Decision, own: Alternative) -> Decision:
+    """`decision` as it is for the alternative; without a rule where its value is another and no rule is recorded."""
+    rule = "" if decision.key in own.values else decision.rule
+    value = own.values.get(decision.key, decision.value)
+    return replace(decision, value=value, rule=own.rules.get(decision.key, rule))
 
 
 def about(config: RuntimeConfig, engine: str, notes: tuple[str, ...] = ()) -> Iterator[str]:

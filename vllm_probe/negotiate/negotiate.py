@@ -61,20 +61,22 @@ def _name(request: Request, capability: Capability) -> str:
 
 
 def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]:
-    """What else would do; the checkpoint's own format, where it boots, with every parameter that it changes."""
+    """What else would do; the checkpoint's own format, where it boots, with what it changes."""
     own = selection.own
     for rank, found in enumerate(alternatives(selection)):
         if rank or selection.chosen is own or not own.boots:
             yield found
             continue
-        decided = {each.key: each.value for each in record.decisions}
+        decided = {each.key: each for each in record.decisions}
         others = Record(replace(selection, chosen=own)).decisions
-        values = {each.key: each.value for each in others if each.value != decided[each.key]}
-        yield replace(found, values=values)
+        values = {each.key: each.value for each in others if each.value != decided[each.key].value}
+        rules = {each.key: each.rule for each in others if each.key in values or each.rule != decided[each.key].rule}
+        yield replace(found, values=values, rules=rules)
 
 
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
+    found += [case.spec.understood] if case.spec.understood else []
     doubt = case.rates.doubts(_compared(selection))
     found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
     found += [f"{name} of {case.spec.name}: {reason}" for name, reason in case.spec.unknown.items()]

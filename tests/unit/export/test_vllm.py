@@ -1,13 +1,15 @@
 """The command line for vLLM."""
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config, decision
 from vllm_probe.core.model import ModelSpec
-from vllm_probe.export.vllm import own_format, vllm_command
+from vllm_probe.export.options import settings_of
+from vllm_probe.export.vllm import own_format, reason_of, vllm_command
 from vllm_probe.models import catalogue
 
 KNOWN = {
@@ -80,7 +82,11 @@ def test_the_format_of_a_quantized_checkpoint_is_left_to_vllm(name: str, device_
 
 @pytest.mark.parametrize(
     ("document", "spec"),
-    [(ASCEND, EMBEDDING), (RTX | {"memory": {"bandwidth_gb_s": 256, "total_bytes": 64 * GIB}}, QWEN3_8B)],
+    [
+        (ASCEND, EMBEDDING),
+        (RTX | {"memory": {"bandwidth_gb_s": 256, "total_bytes": 8 * GIB}}, EMBEDDING),
+        (RTX | {"memory": {"bandwidth_gb_s": 256, "total_bytes": 64 * GIB}}, QWEN3_8B),
+    ],
 )
 def test_the_checkpoint_as_it_is_has_the_line_that_it_would_be_negotiated(
     document: dict[str, Any], spec: ModelSpec
@@ -91,11 +97,22 @@ def test_the_checkpoint_as_it_is_has_the_line_that_it_would_be_negotiated(
     assert own is not None
     alone = config(spec, document, engine="vllm", pins={"quantization": "none"})
     assert vllm_command(own) == vllm_command(alone)
+    assert settings_of(own).options == settings_of(alone).options
     assert (own.quantization, own.requires, own.budget) == ("none", (), alone.budget)
     assert own.max_model_len == alone.max_model_len
     pinned = config(spec, document, engine="vllm", pins={"quantization": found.quantization})
     assert own_format(pinned) is None
     assert own_format(alone) is None
+
+
+def test_a_config_without_the_rules_of_its_own_format_says_none_of_the_other_ones() -> None:
+    found = config(EMBEDDING, RTX | {"memory": {"bandwidth_gb_s": 256, "total_bytes": 8 * GIB}}, engine="vllm")
+    own = own_format(replace(found, alternatives=tuple(replace(each, rules={}) for each in found.alternatives)))
+    assert own is not None
+    said = {each.option: reason_of(each) for each in settings_of(own).options}
+    assert found.gpu_memory_utilization != own.gpu_memory_utilization
+    assert said["gpu-memory-utilization"] == "changed, vLLM's own is 0.92"
+    assert said["block-size"].startswith("kept, vLLM's own: the engine's on nvidia")
 
 
 def test_a_checkpoint_that_does_not_boot_as_it_is_has_no_line() -> None:
