@@ -99,13 +99,13 @@ def _exhausted(subject: Subject) -> Outcome:
 def _refused(subject: Subject) -> Outcome:
     """The base class does, unless a public method was overridden instead of its hook."""
     adapter = subject.adapter
-    for call in (adapter.allocate, adapter.allocate_pinned):
+    for name, call in (("allocate", adapter.allocate), ("allocate_pinned", adapter.allocate_pinned)):
         for nbytes, alignment in ((-1, 64), (64, 3), (64, -8), (64, 0)):
             try:
                 call(nbytes, alignment)
             except BadUsage:
                 continue
-            return failed(f"{call.__name__} of {nbytes} bytes at multiples of {alignment} does not raise BadUsage")
+            return failed(f"{name} of {nbytes} bytes at multiples of {alignment} does not raise BadUsage")
     return PASSED
 
 
