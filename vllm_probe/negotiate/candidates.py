@@ -106,7 +106,7 @@ def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
         rated = {dtype: rate for dtype, rate in rated.items() if WIDTHS[dtype] == min(map(WIDTHS.__getitem__, rated))}
     best = max(rated, key=lambda dtype: rated[dtype] * (_TIE if dtype == own else 1), default=(*usable, own)[0])
     if pinned:
-        if reason := _kernel_reason(case, _dtype_rule(case, pinned)):
+        if reason := _kernel_reason(case, _dtype_rule(case, pinned)) or _model_reason(case, pinned):
             raise BadUsage(f"--dtype {pinned} cannot run: {reason}", hint=f"use one of {', '.join(usable)}")
         best = pinned
     rejected = []
@@ -122,7 +122,7 @@ def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
 
 def _dtype_reasons(case: Case, dtype: str) -> list[str]:
     """Why a format may not be used, whatever its speed."""
-    reasons = [_kernel_reason(case, _dtype_rule(case, dtype))]
+    reasons = [_kernel_reason(case, _dtype_rule(case, dtype)), _model_reason(case, dtype)]
     needs, execution = case.device["fp16_needs"], case.capability.execution
     if dtype == "float16" and needs and {*execution.matrix_instructions, case.capability.device.arch}.isdisjoint(needs):
         reasons.append(f"this CPU has no fp16 arithmetic (none of {', '.join(needs)} in the descriptor)")
@@ -130,6 +130,24 @@ def _dtype_reasons(case: Case, dtype: str) -> list[str]:
     if dtype == "float16" and case.spec.dtype == "bfloat16" and has_range:
         reasons.append("the checkpoint is bfloat16, whose values can exceed the 65504 that float16 holds")
     return [reason for reason in reasons if reason]
+
+
+def _model_reason(case: Case, dtype: str) -> str | None:
+    """Why the engine refuses this kind of model in a format that it has kernels for, or null."""
+    row, kind = table("support")[case.request.engine]["no_float16"], case.spec.model_type
+    return f"{kind}: {row['because']}" if dtype == "float16" and kind in row["models"] else None
+
+
+def _unrated(case: Case, dtype: str) -> str | None:
+    """That a format was taken without a rate, and why not one that has a rate; or null."""
+    if "dtype" in case.request.pins or case.rates.of(WORDS[dtype]):
+        return None
+    rated = {other: _dtype_reasons(case, other) for other in _ORDER if case.rates.of(WORDS[other])}
+    refused = "; ".join(f"{other}: {', '.join(reasons)}" for other, reasons in rated.items() if reasons)
+    if not refused:
+        return None
+    why = case.rates.why_missing(WORDS[dtype])
+    return f"{dtype} is taken without a rate ({why}), what has one cannot run: {refused}"
 
 
 def _support(case: Case, kind: str) -> Row:
@@ -185,7 +203,8 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     parts |= {part: (bits, 0) for part, bits in read.items()}
     most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), None)
     word, unmeasured = _compute(case, row, method["format"], dtype)
-    doubts = [doubt for rule in (row, _dtype_rule(case, dtype)) if (doubt := _doubt(case, rule))]
+    found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype))
+    doubts = [doubt for doubt in found if doubt]
     if is_own and (reason := own_doubt(case)):
         doubts.append(reason)
     needed = row.get("native_arch", row.get("min_arch"))

@@ -244,3 +244,35 @@ def test_a_gguf_file_is_refused_or_doubted_by_the_engine(engine: str, reason: st
     asked = case(replace(QWEN3_8B, quantization="gguf"), H100, engine=engine, engine_version=None)
     said = [*asked.warnings, *match(asked).own.doubts]
     assert sum(reason in each for each in said) == 1
+
+
+TURING = H100 | {"device": {"id": "0", "vendor": "nvidia", "kind": "gpu", "arch": "sm_75"}}
+
+
+@pytest.mark.parametrize("name", ["gemma-3-4b", "gemma-3-1b", "gemma-3-27b"])
+def test_a_model_that_vllm_refuses_in_float16_is_float32_where_bfloat16_has_no_kernels(name: str) -> None:
+    spec = catalogue.load(name)
+    units = {"fp16": {"throughput_gflops": 65000}, "fp32": {"throughput_gflops": 8100}}
+    found = matched(spec, TURING | {"compute_units": units}, engine="vllm")
+    assert found.own.dtype == "float32"
+    assert "vLLM refuses it in float16" in reasons(found)["float16"]
+    assert "need sm_80" in reasons(found)["bfloat16"]
+    with pytest.raises(BadUsage, match=f"--dtype float16 cannot run: {spec.model_type}: vLLM refuses it in float16"):
+        matched(spec, H100, engine="vllm", pins={"dtype": "float16"})
+
+
+def test_a_float16_checkpoint_of_such_a_model_is_not_run_in_its_own_format() -> None:
+    spec = replace(QWEN3_8B, model_type="glm4", dtype="float16")
+    assert matched(spec, H100, engine="vllm").own.dtype == "bfloat16"
+
+
+def test_a_format_without_a_rate_that_stands_for_one_that_cannot_run_is_said() -> None:
+    bf16 = {"compute_units": {"bf16": {"throughput_gflops": 65000}}}
+    turing = matched(QWEN3_8B, TURING | bf16, engine="vllm").own
+    assert turing.dtype == "float16"
+    assert any("float16 is taken without a rate" in doubt and "need sm_80" in doubt for doubt in turing.doubts)
+    avx2 = CPU | {"device": {**CPU["device"], "arch": "avx2"}, "compute_units": {"fp16": {"throughput_gflops": 500}}}
+    cpu = matched(QWEN3_8B, avx2, engine="vllm").own
+    assert cpu.dtype == "bfloat16"
+    assert any("no fp16 arithmetic" in doubt for doubt in cpu.doubts)
+    assert matched(QWEN3_8B, H100, engine="vllm").own.doubts == ()
