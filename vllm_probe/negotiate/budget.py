@@ -3,7 +3,7 @@
 import math
 
 from vllm_probe.core.config import BudgetVerdict, MemoryBudget
-from vllm_probe.core.units import GIB
+from vllm_probe.core.units import GIB, format_bytes
 from vllm_probe.negotiate.activation import activation_bytes, has_packed_experts, sizes_of, terms_bytes
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
@@ -103,12 +103,38 @@ def limit_bytes(case: Case, graph_bytes: int = 0) -> int | None:
     if pinned is not None:
         beside = 0 if case.law["graphs_in_utilization"] else graph_bytes
         return min(math.ceil(case.total_bytes * float(pinned)) + beside, case.usable_bytes)
-    residual = residual_bytes(case)
+    spare = kept_free(case)[0]
     if not fills_memory(case):
-        return case.usable_bytes - residual
-    spare = max(case.total_bytes * float(case.engine["spare_share"]), residual)
-    percent = max(0, math.floor(100 * (case.usable_bytes - spare) / case.total_bytes))
-    return math.ceil(case.total_bytes * percent / 100)
+        return case.usable_bytes - spare
+    percent = max(0, 100 * (case.usable_bytes - spare) // case.total_bytes)
+    return -(-case.total_bytes * percent // 100)
+
+
+def kept_free(case: Case) -> tuple[int, str]:
+    """Bytes that one rank leaves free at least, and why: whole numbers, so that more memory never gives less."""
+    engine, total, residual = case.engine, case.total_bytes or 0, residual_bytes(case)
+    assumed = case.capability.memory.usable_bytes is None and case.request.device_memory_bytes is None
+    percent, rule = 0, ""
+    if not _shares_memory(case):
+        percent, rule = engine["spare_percent"], f"{engine['spare_percent']} % of the card"
+    elif assumed:
+        percent, rule = engine["system_percent"], f"{engine['system_percent']} % for the system that shares the memory"
+    share = total * percent // 100
+    if share > residual:
+        return share, rule
+    return residual, "what the law does not count"
+
+
+def kept_words(case: Case, limit: int | None) -> str:
+    """What stays free of the memory that one process may allocate, and by which rule."""
+    if limit is None or case.usable_bytes is None:
+        return "unknown, as the capacity is"
+    rule = kept_free(case)[1]
+    if "gpu_memory_utilization" in case.request.pins:
+        rule = "what the pinned share leaves"
+    elif fills_memory(case):
+        rule += " at least, the share being a whole percent"
+    return f"{format_bytes(case.usable_bytes - limit)}: {rule}"
 
 
 def residual_bytes(case: Case) -> int:
@@ -118,9 +144,13 @@ def residual_bytes(case: Case) -> int:
 
 def fills_memory(case: Case) -> bool:
     """Whether the KV cache takes all that is left: a generator on memory that is its own."""
-    shares = case.device["shares_memory"] or case.capability.memory.kind in ("shared", "unified")
     wants = case.spec.task == "generate" and case.request.objective != "memory"
-    return bool(case.engine["fills_memory"] and wants and not shares)
+    return bool(case.engine["fills_memory"] and wants and not _shares_memory(case))
+
+
+def _shares_memory(case: Case) -> bool:
+    """Whether the device has its memory from the host, whose system and programs need some of it."""
+    return bool(case.device["shares_memory"] or case.capability.memory.kind in ("shared", "unified"))
 
 
 def _kv_cache(case: Case, shape: Shape, cache: Layout, room: int) -> tuple[int, BudgetVerdict]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
-from vllm_probe.negotiate.budget import fills_memory, layout_of, limit_bytes, residual_bytes
+from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, limit_bytes
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
@@ -205,13 +205,14 @@ def _memory(record: Record, chosen: Sized) -> None:
         exact = (requested - outside) / case.total_bytes
         share = math.ceil(exact * 10_000 - 0.01) / 10_000 if exact <= 1 else None
         rule = rule if share else f"{rule}: more than there is"
+    limit = limit_bytes(case, chosen.budget.graph_bytes)
     record.set(
         "gpu_memory_utilization",
         share,
         rule,
         capacity_bytes=case.total_bytes,
-        limit_bytes=limit_bytes(case, chosen.budget.graph_bytes),
-        kept_free=format_bytes(residual_bytes(case)),
+        limit_bytes=limit,
+        kept_free=kept_words(case, limit),
         law=f"fitted to {case.law['fitted']}; {case.law['source']}",
     )
 

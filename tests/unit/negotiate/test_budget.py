@@ -1,6 +1,7 @@
 """The memory law, against start-up logs of real engines."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,11 +19,14 @@ from tests.unit.negotiate.cases import (
     QWEN3_8B,
     QWEN3_30B_A3B,
     case,
+    config,
+    decision,
     descriptor,
     selection,
 )
 from vllm_probe.core.config import MemoryBudget
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.values import Engine
 from vllm_probe.models import catalogue
 from vllm_probe.negotiate.activation import activation_bytes, sizes_of
 from vllm_probe.negotiate.budget import account, limit_bytes
@@ -82,6 +86,60 @@ def test_a_pinned_share_is_taken_of_the_whole_device() -> None:
     )
     old = case(QWEN3_8B, H100, engine="vllm", engine_version="0.19", pins={"gpu_memory_utilization": 0.5})
     assert limit_bytes(old, GIB) == pytest.approx((0.5 * 79.19 + 1) * GIB, abs=2)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ten_mebibytes_more_never_give_an_engine_less(ranks: int) -> None:
+    """Every size from 1 to 200 GiB: 5 % of 18.7 GiB, taken as a float, left 94 % of it."""
+    opened = case(QWEN3_8B, H100, engine="vllm", pins={"tensor_parallel_size": ranks})
+    request = replace(opened.request, device_memory_bytes=1)
+    limits = [
+        limit_bytes(replace(opened, request=request, total_bytes=size, usable_bytes=size)) or 0
+        for size in range(GIB, 200 * GIB, 10 << 20)
+    ]
+    assert limits == sorted(limits)
+    assert limits[-1] == pytest.approx(0.95 * 200 * GIB, rel=0.001)
+
+
+def test_sixteen_sizes_of_a_card_never_lower_context_or_batch_as_they_grow() -> None:
+    """Llama-3.1-8B held 8768 tokens in 18.6 GiB and 8016 in 18.7."""
+    pins = {"quantization": "none"}
+    sized = [
+        selection(LLAMA_8B, H100, engine="vllm", device_memory_bytes=size, pins=pins).chosen.shape
+        for size in range(round(18.6 * GIB), round(18.76 * GIB), 10 << 20)
+    ]
+    lengths = [shape.max_model_len for shape in sized]
+    assert lengths == sorted(lengths)
+    assert [shape.seqs for shape in sized] == sorted(shape.seqs for shape in sized)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "bundled"])
+def test_no_engine_may_take_the_last_of_a_card(engine: Engine) -> None:
+    card = case(MINILM, H100, engine=engine, objective="memory")
+    assert limit_bytes(card) == pytest.approx(0.95 * 79.19 * GIB, abs=2)
+
+
+def test_unified_memory_of_which_only_the_total_is_known_leaves_room_for_the_system() -> None:
+    """What was free of a GB10 when nothing ran on it: 101.3 of 121.69 GiB."""
+    shared = H100 | {"memory": {"total_bytes": round(121.69 * GIB), "kind": "unified"}}
+    assert (limit_bytes(case(QWEN3_8B, shared, engine="vllm")) or 0) / GIB == pytest.approx(101.3, abs=0.5)
+    measured = shared | {"memory": shared["memory"] | {"usable_bytes": 110 * GIB}}
+    for known in (measured, {**shared, "device_memory_bytes": 110 * GIB}):
+        size = known.pop("device_memory_bytes", None)
+        assert (
+            limit_bytes(case(QWEN3_8B, known, engine="vllm", device_memory_bytes=size)) or 0
+        ) / GIB == pytest.approx(110 - 0.15, abs=0.01)
+
+
+def test_what_is_kept_free_is_named_with_its_rule() -> None:
+    words = [
+        str(decision(config(QWEN3_8B, H100, engine=engine, pins=pins), "gpu_memory_utilization").inputs["kept_free"])
+        for engine, pins in (("vllm", {}), ("vllm", {"gpu_memory_utilization": 0.5}))
+    ]
+    assert words == [
+        "3.96 GiB: 5 % of the card at least, the share being a whole percent",
+        "39.59 GiB: what the pinned share leaves",
+    ]
 
 
 def test_memory_that_is_shared_is_not_filled_and_a_card_is() -> None:
