@@ -153,8 +153,7 @@ class ThermalSection(Section):
         found = {name: about for name in _FIELDS if (about := partial.measurements.get(f"/thermal/{name}"))}
         if own and len(found) == len(_FIELDS) and partial.thermal.sustained_gflops is not None:
             self._dtype = own[0]
-            for name, about in found.items():
-                self.readings[name, 0] = Reading(getattr(partial.thermal, name), about)
+            self.readings |= {(name, 0): Reading(getattr(partial.thermal, name), a) for name, a in found.items()}
             self.readings["load", 0] = self.readings["sustained_gflops", 0]
 
     def _write_formats(self, sheet: Sheet, held: str, ran: Mapping[str, float]) -> None:
