@@ -87,17 +87,30 @@ def test_for_vllm_the_checkpoint_as_it_is_comes_first_and_what_would_be_faster_s
 @pytest.mark.parametrize(
     ("name", "printed", "assumed"),
     [
-        ("Qwen3-8B-FP8", "Qwen3-8B-FP8", True),
+        ("Qwen3-8B-FP8", "Qwen/Qwen3-8B-FP8", True),
+        ("Qwen3-4B-Thinking-2507", "Qwen/Qwen3-4B-Thinking-2507", False),
+        ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct", False),
         ("qwen3-32b-fp8", "Qwen/Qwen3-32B-FP8", False),
         ("me/Qwen3-8B-FP8", "me/Qwen3-8B-FP8", False),
         ("qwen3-8b", "Qwen/Qwen3-8B", False),
     ],
 )
-def test_vllm_is_given_the_repository_or_the_name_as_typed(cli: Cli, name: str, printed: str, assumed: bool) -> None:
+def test_vllm_is_given_the_repository_of_the_model_that_was_asked_for(
+    cli: Cli, name: str, printed: str, assumed: bool
+) -> None:
     ended = cli("negotiate", name, "--capability", "cpu.json", "--engine", "vllm", "--device-memory", "2TiB")
     assert f" vllm serve {printed} --dtype" in ended.err
     assert "--quantization" not in ended.err
-    assert (f"{name} is assumed to exist" in " ".join(ended.out.split())) == assumed
+    assert (f"{printed} is assumed to exist" in " ".join(ended.out.split())) == assumed
+
+
+def test_what_a_name_is_understood_as_is_said_in_both_forms(cli: Cli) -> None:
+    command = ("negotiate", "Qwen3-4B-Thinking-2507", "--capability", "cpu.json", "--engine", "vllm")
+    said = "'Qwen3-4B-Thinking-2507' is understood as the shape of Qwen3-4B-Instruct-2507"
+    assert f"warning: {said}" in " ".join(cli(*command).out.split())
+    found = cli(*command, "--json").json()
+    assert said in found["warnings"]
+    assert found["model"] == "Qwen/Qwen3-4B-Thinking-2507"
 
 
 @pytest.mark.parametrize(

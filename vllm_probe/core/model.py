@@ -189,6 +189,7 @@ class ModelSpec:
         needs: what has to be obtained to run the model, for a file that no engine runs; null for others.
         unknown: name of an attribute to why no file states it and what stands for it here.
         source: where the facts come from.
+        understood: how the name that was asked for was read, null where it is the model's own.
         prompts: named prompt prefixes of the checkpoint.
         default_prompt: name of the prompt that stands before a text for which none is named, null for none.
     """
@@ -243,5 +244,6 @@ class ModelSpec:
     needs: str | None = None
     unknown: dict[str, str] = field(default_factory=dict)
     source: str
+    understood: str | None = None
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None

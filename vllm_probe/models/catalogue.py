@@ -1,9 +1,9 @@
 """Shapes of well-known models: `catalogue/NAME.json`, one file a model, read when it is asked for.
 
-A file holds the fields of `ModelSpec`, and `aliases` and `family` beside them; `source` says where the facts are from.
+A file holds the fields of `ModelSpec`, and those of `Labels` beside them; `source` says where the facts are from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -19,10 +19,12 @@ class Labels:
     Attributes:
         family: first part of the names of its relatives, such as `qwen3`.
         aliases: short names, lower case.
+        siblings: lower-case name to repository of other models that have this shape.
     """
 
     family: str
     aliases: tuple[str, ...] = ()
+    siblings: dict[str, str] = field(default_factory=dict)
 
 
 @cache

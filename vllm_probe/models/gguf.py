@@ -140,7 +140,9 @@ def _read_file(path: Path) -> GgufFile:
     mode = mode_of(path)
     if not stat.S_ISREG(mode):
         problem = "is not a file" if mode else "does not exist"
-        raise UnreadableFile(f"cannot read {path}: it {problem}", hint="get all files of the model")
+        raise UnreadableFile(
+            f"cannot read {path}: it {problem}", hint="check the path; a model in parts needs all of them"
+        )
     try:
         with path.open("rb") as file:
             return _parse(Stream(file, os.fstat(file.fileno()).st_size, path))

