@@ -77,8 +77,9 @@ def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
     found += [case.spec.understood] if case.spec.understood else []
-    doubt = case.rates.doubts(_compared(selection))
-    found += [*selection.chosen.candidate.doubts, *([doubt] if doubt else [])]
+    compared = _compared(selection)
+    doubts = case.rates.bursts(compared), case.rates.doubts(compared)
+    found += [*selection.chosen.candidate.doubts, *(doubt for doubt in doubts if doubt)]
     found += [f"{name} of {case.spec.name}: {reason}" for name, reason in case.spec.unknown.items()]
     residual = case.request.residual
     found += [residual.sentence] if residual and residual.ranks == selection.chosen.case.ranks else []

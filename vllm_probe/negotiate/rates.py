@@ -17,14 +17,22 @@ _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "te
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Matrix product rate of one number format, in 1e9 operations per second, and how it is known."""
+    """Matrix product rate of one number format, in 1e9 operations per second, and how it is known.
+
+    A derived one is a measured rate times a measured ratio.
+    """
 
     gflops: float
     kind: Literal["sustained", "burst"]
-    is_measured: bool
+    source: Literal["measured", "derived", "stated"]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the device was measured, be it in another format; what is stated was never reached."""
+        return self.source != "stated"
 
     def __str__(self) -> str:
-        how = f"measured, {_KINDS[self.kind]}" if self.is_measured else "stated"
+        how = f"{self.source}, {_KINDS[self.kind]}" if self.is_measured else "stated"
         return f"{format_figure(self.gflops)} GFLOP/s ({how})"
 
 
@@ -36,14 +44,14 @@ class Rates:
     device: Row
 
     def of(self, word: str) -> Rate | None:
-        """Headline rate: sustained, or burst where nothing else exists; weight-only at its best row count."""
+        """Headline rate: sustained, or burst where nothing else can be believed; weight-only at its best row count."""
         unit, only = self._unit(word), self.capability.weight_only.get(word)
-        if unit and unit.sustained_gflops:
-            return Rate(unit.sustained_gflops, "sustained", self._measured(word, "sustained_gflops"))
+        if unit and unit.sustained_gflops and not self._passed_over(word):
+            return Rate(unit.sustained_gflops, "sustained", self._source(word, "sustained_gflops"))
         if unit and unit.throughput_gflops:
-            return Rate(unit.throughput_gflops, "burst", self._measured(word, "throughput_gflops"))
+            return Rate(unit.throughput_gflops, "burst", self._source(word, "throughput_gflops"))
         if only and only.curve:
-            return Rate(max(point[2] for point in only.curve), "burst", is_measured=True)
+            return Rate(max(point[2] for point in only.curve), "burst", "measured")
         return None
 
     def at(self, word: str, rows: int) -> float | None:
@@ -107,6 +115,16 @@ class Rates:
                 )
         return tuple(found)
 
+    def bursts(self, words: Iterable[str]) -> str | None:
+        """Which of the rates of `words` are bursts though sustained ones stand beside them, and why."""
+        found = [f"{word} {self.of(word)}" for word in words if self._passed_over(word)]
+        if not found:
+            return None
+        return (
+            f"rates of short runs count, {', '.join(found)}: their sustained ones rest on a ratio that was not measured"
+            f" well ({self._ratio_doubt()}); run `vllm-probe bench` while the device is idle"
+        )
+
     def doubts(self, words: Iterable[str]) -> str | None:
         """Which of the values behind the choice among `words` were measured on a busy device, and what to do."""
         notes, found = self.capability.measurements, []
@@ -148,9 +166,40 @@ class Rates:
             return None
         return self.capability.compute_units.get(word)
 
-    def _measured(self, word: str, key: str) -> bool:
+    def _passed_over(self, word: str) -> bool:
+        """Whether the sustained rate of a format is not believed: then neither is any other, so that they compare."""
+        unit, notes = self._unit(word), self.capability.measurements
+        if unit is None or not unit.sustained_gflops or not unit.throughput_gflops:
+            return False
+        return f"/compute_units/{word}/sustained_gflops" in notes and self._ratio_doubt() is not None
+
+    def _ratio_doubt(self) -> str | None:
+        """What is wrong with the ratio of sustained to burst that was measured in one format for others; null: nothing.
+
+        Where the document says nothing of the ratio, what it says of the rates that were derived with it counts.
+        """
+        notes = self.capability.measurements
+        derived = [
+            note
+            for word in self.capability.compute_units
+            if (note := notes.get(f"/compute_units/{word}/sustained_gflops")) and note.source == "derived"
+        ]
+        ratio = notes.get("/thermal/ratio")
+        for note in [ratio] if derived and ratio else derived:
+            if note.status != "measured":
+                return note.status
+            if note.confidence == "low":
+                return "low confidence"
+        return None
+
+    def _source(self, word: str, key: str) -> Literal["measured", "derived", "stated"]:
+        """How a rate of a format is known; what was derived from a stated rate is stated."""
         note = self.capability.measurements.get(f"/compute_units/{word}/{key}")
-        return note is not None and note.source == "measured"
+        if note is None or note.source not in ("measured", "derived"):
+            return "stated"
+        if note.source == "measured":
+            return "measured"
+        return "derived" if self._source(word, "throughput_gflops") == "measured" else "stated"
 
 
 def _interpolate(curve: Sequence[tuple[int, float]], rows: int) -> float:

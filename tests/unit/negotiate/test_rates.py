@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.negotiate.cases import ARC, ASCEND, CPU, RTX, descriptor
-from vllm_probe.core.capability import Capability, Measurement, Status
+from tests.unit.negotiate.cases import ARC, ASCEND, CPU, EMBEDDING, RTX, config, decision, descriptor
+from vllm_probe.core.capability import Capability, Confidence, Measurement, Source, Status
 from vllm_probe.negotiate.laws import device_row
 from vllm_probe.negotiate.rates import Rate, Rates, slower
 
@@ -16,9 +16,9 @@ def rates(capability: Capability) -> Rates:
 
 def test_a_sustained_rate_is_preferred_and_a_burst_is_called_one() -> None:
     both = descriptor(CPU, compute_units={"bf16": {"throughput_gflops": 974, "sustained_gflops": 900}})
-    assert rates(both).of("bf16") == Rate(900, "sustained", is_measured=False)
-    assert rates(descriptor(CPU)).of("bf16") == Rate(974, "burst", is_measured=True)
-    assert rates(descriptor(RTX)).of("fp16") == Rate(29000, "burst", is_measured=False)
+    assert rates(both).of("bf16") == Rate(900, "sustained", source="stated")
+    assert rates(descriptor(CPU)).of("bf16") == Rate(974, "burst", source="measured")
+    assert rates(descriptor(RTX)).of("fp16") == Rate(29000, "burst", source="stated")
 
 
 def test_the_curve_is_linear_between_its_points_and_flat_beyond_them() -> None:
@@ -36,7 +36,7 @@ def test_a_curve_of_bursts_is_scaled_to_the_sustained_rate() -> None:
 def test_weight_only_rates_stand_in_where_a_format_does_not_compute() -> None:
     document = CPU | {"weight_only": {"int4": {"curve": [[1, 20.0, 80.0], [512, 3.0, 700.0]]}}}
     known = rates(descriptor(document))
-    assert known.of("int4") == Rate(700, "burst", is_measured=True)
+    assert known.of("int4") == Rate(700, "burst", source="measured")
     assert known.at("int4", 1) == 80
 
 
@@ -123,23 +123,79 @@ def test_what_bench_marked_suspect_stays_suspect_and_what_it_could_not_measure_s
     ],
 )
 def test_a_ratio_is_said_in_words(gflops: float, best: float, words: str) -> None:
-    said = slower("fp16", Rate(gflops, "burst", is_measured=True), "bf16", Rate(best, "burst", is_measured=True))
+    said = slower("fp16", Rate(gflops, "burst", source="measured"), "bf16", Rate(best, "burst", source="measured"))
     assert said.startswith("fp16 was measured ")
     assert words in said
 
 
 def test_a_ratio_of_stated_or_unlike_rates_says_so() -> None:
-    stated, lasting = Rate(50, "burst", is_measured=False), Rate(100, "sustained", is_measured=True)
+    stated, lasting = Rate(50, "burst", source="stated"), Rate(100, "sustained", source="measured")
     said = "fp16 is stated as about two times slower than bf16: 50 against 100 GFLOP/s"
     assert slower("fp16", stated, "bf16", lasting) == f"{said} (sustained)"
     assert slower("fp16", stated, "bf16", replace(stated, gflops=100)) == said
-    unlike = slower("fp16", replace(stated, is_measured=True), "bf16", lasting)
+    unlike = slower("fp16", replace(stated, source="measured"), "bf16", lasting)
     assert unlike.endswith("(in short runs against sustained)")
 
 
 def test_the_rate_of_two_int4_matrices_is_not_that_of_int4_weights() -> None:
     unit = {"compute_units": {"int4": {"throughput_gflops": 1000}}}
-    assert rates(descriptor(ASCEND | unit)).of("int4") == Rate(1000, "burst", is_measured=False)
+    assert rates(descriptor(ASCEND | unit)).of("int4") == Rate(1000, "burst", source="stated")
     known = rates(descriptor(CPU | unit))
     assert known.of("int4") is None
     assert known.why_missing("int4").startswith("the int4 rate is of two int4 matrices")
+
+
+def thermal(status: Status, source: Source = "derived", *, with_ratio: bool = True) -> Rates:
+    """Of a bench that held int8 and derived bf16 from its ratio of sustained to burst."""
+    units = {
+        "int8": {"throughput_gflops": 1800, "sustained_gflops": 82},
+        "bf16": {"throughput_gflops": 905, "sustained_gflops": 41.3, "curve": [[1, 300], [512, 905]]},
+    }
+    low: Confidence = "high" if status == "measured" else "low"
+    ratio = Measurement(source="measured", status=status, confidence=low)
+    notes = {f"/compute_units/{word}/throughput_gflops": measured("measured") for word in units}
+    notes["/compute_units/int8/sustained_gflops"] = measured(status)
+    notes["/compute_units/bf16/sustained_gflops"] = Measurement(source=source, status=status, confidence="low")
+    notes |= {"/thermal/ratio": ratio} if with_ratio else {}
+    return rates(replace(descriptor(CPU, compute_units=units), measurements=notes))
+
+
+@pytest.mark.parametrize("with_ratio", [True, False])
+@pytest.mark.parametrize("status", ["throttled", "noisy", "suspect"])
+def test_a_sustained_rate_that_rests_on_a_doubtful_ratio_gives_way_to_the_burst(
+    status: Status, with_ratio: bool
+) -> None:
+    known = thermal(status, with_ratio=with_ratio)
+    assert known.of("bf16") == Rate(905, "burst", source="measured")
+    assert known.at("bf16", 512) == 905
+    assert known.of("int8") == Rate(1800, "burst", source="measured")
+    said = str(known.bursts(["bf16", "fp32"]))
+    assert said.startswith("rates of short runs count, bf16 905 GFLOP/s (measured, in short runs): ")
+    assert f"was not measured well ({status})" in said
+    found = config(EMBEDDING, known.capability)
+    assert any(warning.startswith("rates of short runs count, bf16 905") for warning in found.warnings)
+    assert "bf16 905 GFLOP/s (measured, in short runs)" in decision(found, "dtype").inputs["rate"]
+
+
+def test_a_rate_derived_from_a_ratio_measured_well_counts_and_is_called_derived() -> None:
+    known = thermal("measured")
+    assert known.of("bf16") == Rate(41.3, "sustained", source="derived")
+    assert str(known.of("bf16")) == "41.3 GFLOP/s (derived, sustained)"
+    pins = {"dtype": "bfloat16"}
+    sheet = config(EMBEDDING, replace(known.capability, measurements={}), pins=pins).predicted.tokens_per_s.value
+    assert (config(EMBEDDING, known.capability, pins=pins).predicted.tokens_per_s.value or 0) > 1.2 * (sheet or 0)
+    assert known.bursts(["bf16", "int8"]) is None
+    assert thermal("measured", with_ratio=False).of("bf16") == Rate(905, "burst", source="measured")
+
+
+def test_sustained_rates_that_were_each_measured_rest_on_no_ratio() -> None:
+    known = thermal("throttled", "measured")
+    assert known.of("bf16") == Rate(41.3, "sustained", source="measured")
+
+
+def test_what_is_derived_from_a_stated_rate_is_stated() -> None:
+    units = {"bf16": {"throughput_gflops": 905, "sustained_gflops": 800}}
+    note = Measurement(source="derived", status="measured", confidence="high")
+    notes = {"/compute_units/bf16/sustained_gflops": note}
+    known = rates(replace(descriptor(RTX, compute_units=units), measurements=notes))
+    assert known.of("bf16") == Rate(800, "sustained", source="stated")
