@@ -41,7 +41,7 @@ METHODS = {"bf16": "none", "fp16": "none", "fp8": "fp8", "awq": "awq", "mxfp4": 
 CHAT = (220, 200)  # ShareGPT means, where a row gives no lengths
 SATURATED = 256  # vLLM's max_num_seqs: what runs at a time however many requests wait
 CONSTANTS = ("compute", "bandwidth", "layer_us", "step_us", "request_ms")
-EXPERTS = ("compute", "bandwidth", "half_rows")
+EXPERTS = ("compute", "bandwidth")
 
 
 @dataclass(frozen=True)

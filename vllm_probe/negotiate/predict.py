@@ -95,8 +95,16 @@ class Roofline:
         rates = self.case.rates
         rate, known = rates.at(word, rows), rates.of(word)
         share = 1.0 if known and known.is_measured else float(table("speed")["stated"]["compute"])
-        filled = rows / (rows + float(self.law.get("half_rows", 0)))
-        return (rate or math.inf) * 1e9 * share * filled * float(self.law["compute"])
+        return (rate or math.inf) * 1e9 * share * self._filled(rows) * float(self.law["compute"])
+
+    def _filled(self, rows: int) -> float:
+        """Share of the rows in the tiles of matrix products that hold tokens: each expert in use leaves some empty."""
+        moe = self.case.spec.moe
+        if moe is None or "empty_rows" not in self.law:
+            return 1.0
+        share = moe.num_active / moe.num_experts
+        held, in_use = rows * moe.num_active, moe.num_experts * (1 - (1 - share) ** rows)
+        return held / (held + float(self.law["empty_rows"]) * in_use)
 
     def _bandwidth(self) -> float:
         rates = self.case.rates

@@ -271,7 +271,10 @@ def test_a_format_without_a_rate_that_stands_for_one_that_cannot_run_is_said() -
     turing = matched(QWEN3_8B, TURING | bf16, engine="vllm").own
     assert turing.dtype == "float16"
     assert any("float16 is taken without a rate" in doubt and "need sm_80" in doubt for doubt in turing.doubts)
-    avx2 = CPU | {"device": {**CPU["device"], "arch": "avx2"}, "compute_units": {"fp16": {"throughput_gflops": 500}}}
+    avx2 = CPU | {
+        "device": {"id": "cpu0", "vendor": "cpu", "kind": "cpu", "arch": "avx2"},
+        "compute_units": {"fp16": {"throughput_gflops": 500}},
+    }
     cpu = matched(QWEN3_8B, avx2, engine="vllm").own
     assert cpu.dtype == "bfloat16"
     assert any("no fp16 arithmetic" in doubt for doubt in cpu.doubts)

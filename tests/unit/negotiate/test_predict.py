@@ -24,6 +24,7 @@ from tests.unit.negotiate.cases import (
 )
 from vllm_probe.core.config import Estimate
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.models import catalogue
 from vllm_probe.negotiate.predict import Roofline
 
 
@@ -97,6 +98,22 @@ def test_experts_fill_their_matrices_with_many_rows_only() -> None:
     found = roofline(QWEN3_30B_A3B, H100)
     few, many = (found.prompt_s(rows) for rows in (256, 8192))
     assert few / many > 1.2
+
+
+@pytest.mark.parametrize("spec", [QWEN3_30B_A3B, catalogue.load("gpt-oss-20b")])
+def test_one_sequence_of_experts_decodes_by_the_bandwidth_of_the_card_not_by_its_arithmetic(spec: ModelSpec) -> None:
+    cards = (("a100", 312_000, 2039), ("rtx-5090", 210_000, 1792), ("rtx-4090", 165_000, 1008), ("l40s", 362_000, 864))
+    steps = [
+        roofline(
+            spec,
+            H100 | {"compute_units": {"bf16": {"throughput_gflops": units}}, "memory": H100["memory"] | memory},
+            concurrency=1,
+        ).step_s()
+        for _, units, gb_s in cards
+        for memory in ({"bandwidth_gb_s": gb_s},)
+    ]
+    assert steps == sorted(steps)
+    assert steps[0] < 0.75 * steps[2]
 
 
 def test_a_faster_card_is_never_predicted_slower() -> None:

@@ -123,3 +123,23 @@ def test_the_checkpoint_as_it_is_wins_only_where_it_holds_as_much_as_its_twins(g
     if found.chosen is found.own and found.own.boots:
         rated = [twin for twin in found.twins if twin.boots and not twin.candidate.unmeasured]
         assert all(twin.shape.max_model_len <= found.own.shape.max_model_len for twin in rated)
+
+
+@rounds
+@given(models, st.integers(100, 8000), st.integers(100, 8000), rates, st.integers(1, 64))
+def test_more_bandwidth_on_the_same_architecture_never_slows_decoding(
+    spec: ModelSpec, one: int, other: int, bf16: int, concurrency: int
+) -> None:
+    found = [
+        config(
+            spec,
+            gpu(bf16=bf16) | {"memory": H100["memory"] | {"bandwidth_gb_s": gb_s}},
+            engine="vllm",
+            concurrency=concurrency,
+            pins={"max_num_seqs": concurrency},
+        ).predicted.tpot_s.value
+        for gb_s in sorted((one, other))
+    ]
+    if None not in found:
+        slow, fast = found
+        assert (fast or 0) <= (slow or 0) * (1 + 1e-9)
