@@ -193,13 +193,13 @@ class Rates:
         return None
 
     def _source(self, word: str, key: str) -> Literal["measured", "derived", "stated"]:
-        """How a rate of a format is known; what was derived from a stated rate is stated."""
-        note = self.capability.measurements.get(f"/compute_units/{word}/{key}")
-        if note is None or note.source not in ("measured", "derived"):
-            return "stated"
-        if note.source == "measured":
+        """How a rate of a format is known; only a rate derived from its measured burst is more than stated."""
+        notes = self.capability.measurements
+        note, burst = (notes.get(f"/compute_units/{word}/{each}") for each in (key, "throughput_gflops"))
+        if note and note.source == "measured":
             return "measured"
-        return "derived" if self._source(word, "throughput_gflops") == "measured" else "stated"
+        is_derived = note is not None and note.source == "derived"
+        return "derived" if is_derived and burst and burst.source == "measured" else "stated"
 
 
 def _interpolate(curve: Sequence[tuple[int, float]], rows: int) -> float:

@@ -199,3 +199,5 @@ def test_what_is_derived_from_a_stated_rate_is_stated() -> None:
     notes = {"/compute_units/bf16/sustained_gflops": note}
     known = rates(replace(descriptor(RTX, compute_units=units), measurements=notes))
     assert known.of("bf16") == Rate(800, "sustained", source="stated")
+    sheet = {"/compute_units/fp16/throughput_gflops": note}
+    assert rates(replace(descriptor(RTX), measurements=sheet)).of("fp16") == Rate(29000, "burst", source="stated")
