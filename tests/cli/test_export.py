@@ -162,8 +162,28 @@ def test_groups_and_the_number_of_the_device_are_those_of_this_machine(cli: Cli)
     service = yaml.safe_load(cli(*replay, "export", "compose", plugins="amd").out)["services"].popitem()[1]
     assert all(re.fullmatch(r"\d+", group) for group in service["group_add"])
     assert service["environment"]["HIP_VISIBLE_DEVICES"] == str(card["indices"]["hip"])
+    assert card["indices"]["drm_render"] == 129
+    assert "$(stat -c %g /dev/dri/renderD129)" in cli(*replay, "export", "docker", plugins="amd").out
     elsewhere = yaml.safe_load(cli("export", "compose", plugins="amd").out)["services"].popitem()[1]
     assert all(group.startswith("${GID_") for group in elsewhere["group_add"])
+
+
+def test_a_pod_asks_for_the_driver_of_the_card_here_and_elsewhere_for_that_of_its_descriptor(cli: Cli) -> None:
+    replay = ("--replay", HOSTS / "intel-arc-a770")
+    devices = cli(*replay, "detect", "--json", plugins="intel").json()
+    card = next(each for each in devices["devices"] if each["kind"] == "gpu")
+    config = negotiated(cli, capability="arc-a770-16gb")
+    config |= {"device": card["id"], "host_fingerprint": devices["host_fingerprint"]}
+    Path("runtime.json").write_text(json.dumps(config))
+    assert "gpu.intel.com/i915: 1\n" in cli(*replay, "export", "k8s", plugins="intel").out
+    assert "is not known here: put gpu.intel.com/i915 for" in cli("export", "k8s", plugins="intel").out
+    described = read_json(Path(config["capability"]))
+    described["device"]["driver"] = "i915"
+    Path("mine.json").write_text(json.dumps(described))
+    Path("runtime.json").write_text(json.dumps(config | {"capability": "mine.json (sha256:0123456789abcdef)"}))
+    elsewhere = cli("export", "k8s", plugins="intel").out
+    assert "gpu.intel.com/i915: 1\n" in elsewhere
+    assert "not known here" not in elsewhere
 
 
 def test_a_shell_runs_nothing_but_docker_with_the_path_as_it_is(
@@ -268,6 +288,28 @@ def test_no_vllm_is_said_before_anything_is_negotiated(cli: Cli, monkeypatch: py
         ended = cli(*arguments)
         assert (ended.code, ended.error) == (3, "command-missing")
         assert "export docker" in ended.err
+
+
+def test_what_would_run_is_shown_where_vllm_is_not_installed(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    Path("capability.json").write_text(Path("cpu.json").read_text())
+    ended = cli("serve", EMBEDDING, "--engine", "vllm", "--dry-run")
+    assert ended.code == 0
+    assert yaml.safe_load(ended.out)["runner"] == "pooling"
+    assert " vllm serve --config FILE.yaml --host " in ended.err
+    assert "vLLM is not installed here" in caplog.text
+
+
+def test_a_gguf_file_is_not_served_without_the_tokenizer_that_serve_cannot_name(cli: Cli, on_path: Path) -> None:
+    record = fake_vllm(on_path, version="0.33.0")
+    config = negotiated(cli)
+    Path("runtime.json").write_text(json.dumps(config | {"quantization": "gguf"}))
+    ended = cli("serve")
+    assert (ended.code, ended.error) == (3, "unsupported-model")
+    assert "export vllm --output vllm.yaml" in ended.err
+    assert not record.exists()
 
 
 def test_a_vllm_of_unknown_version_is_started_and_the_doubt_is_said(

@@ -46,6 +46,37 @@ def test_the_bundled_runtime_refuses_it_by_name_with_the_way_out(cli: Cli, tiny:
     assert "vllm-gguf-plugin" in served.err
 
 
+def test_nothing_is_written_for_vllm_that_could_not_start_without_a_word_of_what_is_missing(
+    cli: Cli, tiny: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = cli("negotiate", tiny, *ON_CPU, "--engine", "vllm")
+    assert f" {Path(tiny).resolve()} --tokenizer ORIGINAL_MODEL " in made.err
+    assert "vllm-gguf-plugin" in made.err
+    assert "vllm-probe serve" not in made.err
+    file = cli("export", "vllm")
+    assert file.code == 0
+    assert " vllm serve --config FILE.yaml --tokenizer ORIGINAL_MODEL\n" in file.out
+    assert "\n# tokenizer: ORIGINAL_MODEL\n" in file.out
+    assert "put the repository of the original model in place of ORIGINAL_MODEL" in caplog.text
+    for form in ("docker", "compose", "k8s"):
+        ended = cli("export", form)
+        assert (ended.code, ended.out, ended.error) == (3, "", "no-image")
+        assert "v0.33.0 has no vllm-gguf-plugin" in ended.err
+
+
+def test_vllm_before_the_plug_in_takes_the_file_as_it_is(cli: Cli, tiny: str) -> None:
+    made = cli("negotiate", tiny, *ON_CPU, "--engine", "vllm", "--engine-version", "0.32.0")
+    assert "--tokenizer" not in made.err
+    assert cli("export", "docker").code == 0
+
+
+def test_no_container_is_made_that_the_bundled_runtime_would_refuse_to_serve(cli: Cli, tiny: str) -> None:
+    cli("negotiate", tiny, *ON_CPU)
+    ended = cli("export", "docker")
+    assert (ended.code, ended.out, ended.error) == (3, "", "unsupported-model")
+    assert "--engine vllm" in ended.err
+
+
 def test_a_damaged_file_is_an_error_of_the_user(cli: Cli) -> None:
     write(Path(), {"bad.gguf": b"GGUF\3\0\0\0"})
     ended = cli("negotiate", "bad.gguf", *ON_CPU)

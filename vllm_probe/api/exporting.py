@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from vllm_probe.api.looking import discover, judged_devices, naming, open_host
 from vllm_probe.api.negotiating import refusal
-from vllm_probe.core.errors import BadUsage, NoImage, UnreadableFile, UnsupportedVersion, WeightsUnavailable
+from vllm_probe.core.errors import (
+    BadUsage,
+    InputError,
+    NoImage,
+    Unavailable,
+    UnreadableFile,
+    UnsupportedModel,
+    UnsupportedVersion,
+    WeightsUnavailable,
+)
 
 if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
+    from vllm_probe.core.device import Device
     from vllm_probe.core.system import Host
     from vllm_probe.export.container import Container, Target
+    from vllm_probe.vendors.registry import PortableDeviceManager
 
 Form: TypeAlias = Literal["vllm", "docker", "compose", "k8s"]
 
@@ -57,7 +68,8 @@ def export(form: Form, path: Path | None = None, host: "Host | None" = None, *, 
         DoesNotFit: it would not boot.
         WeightsUnavailable: it is for a checkpoint that has to be obtained first.
         BadUsage: it is for the bundled runtime, which has no file of vLLM's.
-        NoImage: no container image is known for its device.
+        NoImage: no container image is known for its device or its model.
+        UnsupportedModel: it is for the bundled runtime, which refuses its model.
     """
     path = path or Path("runtime.json")
     if not path.exists():
@@ -65,9 +77,11 @@ def export(form: Form, path: Path | None = None, host: "Host | None" = None, *, 
         raise UnreadableFile(f"there is no file {path}", hint=hint)
     config = exportable(read_config(path))
     if form == "vllm":
-        from vllm_probe.export.vllm import vllm_serve, vllm_yaml
+        from vllm_probe.export.vllm import missing_of, vllm_serve, vllm_yaml
 
         require_vllm(config)
+        if missing := missing_of(config):
+            _log.warning(missing)
         command = vllm_serve(config, file or "FILE.yaml")
         return Exported(vllm_yaml(config, command), command)
     container, name = _container(config, path, host or open_host()), shlex.quote(file or "FILE")
@@ -118,9 +132,24 @@ def _container(config: "RuntimeConfig", path: Path, host: "Host") -> "Container"
     target = _target(config, host)
     if config.engine == "vllm":
         return vllm_container(config, target)
+    _require_bundled(config, host)
     from vllm_probe.core.codec import dumps
 
     return bundled_container(config, target, dumps(config), path)
+
+
+def _require_bundled(config: "RuntimeConfig", host: "Host") -> None:
+    """Raises UnsupportedModel for a model that the bundled runtime refuses; one that is not here is not asked."""
+    from vllm_probe.models.resolve import resolve_model
+    from vllm_probe.negotiate.case import refusal_of
+
+    try:
+        spec = resolve_model(config.model, host)
+    except (InputError, Unavailable):
+        return
+    if reason := refusal_of("bundled", spec):
+        message = f"the container would not start: {reason}"
+        raise UnsupportedModel(message, hint=f"vllm-probe negotiate --engine vllm {shlex.quote(config.model)}")
 
 
 def _target(config: "RuntimeConfig", host: "Host") -> "Target":
@@ -136,10 +165,29 @@ def _target(config: "RuntimeConfig", host: "Host") -> "Target":
         raise NoImage(message, hint=f"the plug-ins here are {known}; install the vendor's")
     is_here = config.host_fingerprint == host_fingerprint(host)
     here = judged_devices(manager) if is_here and plugin.name != "cpu" else ()
+    device = next((each for each in here if each.id == config.device), None)
     groups = {}
     for gate in plugin.container.groups_of:
-        node = next(iter(host.glob(gate) if is_here else ()), gate.replace("*", "128"))  # the first render node
+        own = (
+            [gate.replace("*", str(device.indices["drm_render"]))] if device and "drm_render" in device.indices else []
+        )
+        node = next(iter([*own, *(host.glob(gate) if is_here else ())]), gate.replace("*", "128"))  # the first, if any
         stat = host.stat(node) if is_here else None
         groups[node] = None if stat is None or stat.gid == _NOBODY else str(stat.gid)
-    device = next((each for each in here if each.id == config.device), None)
-    return Target(vendor=plugin.name, access=plugin.container, groups=groups, device=device)
+    described = device or _described(config, manager, plugin.name)
+    return Target(vendor=plugin.name, access=plugin.container, groups=groups, device=described)
+
+
+def _described(config: "RuntimeConfig", manager: "PortableDeviceManager", vendor: str) -> "Device | None":
+    """The device as far as the config's descriptor tells it, where that can be read."""
+    from vllm_probe.core.device import Device
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import named_capability
+
+    name = config.capability.partition(" (sha256:")[0]
+    try:
+        _, capability = named_capability(name, manager, host_fingerprint(manager.host))
+    except (InputError, Unavailable):
+        return None
+    known = capability.device
+    return Device(id=config.device or "", vendor=vendor, kind="gpu", arch=known.arch, driver=known.driver)

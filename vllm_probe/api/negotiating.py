@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_probe.api.checking import checked, read_log, stored_residual
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
+from vllm_probe.api.planning import device_notes, offer
 from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, WeightsUnavailable
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def negotiate(
     except AmbiguousModel as error:
         family, specs = error, [resolve_model(each, host) for each in error.candidates]
     name, document, on, devices = _describe(host, stamp, capability, None if device == "all" else device)
-    wanted = {"beside": devices if on else (), **wanted}
+    notes = tuple(device_notes(on, document, devices))
+    wanted = {"beside": devices if on else (), "notes": notes, **wanted}
     if on:
         alike = 1 if device == on.id else _alike(on, devices)
         wanted = {"device_id": on.id, "threads": on.details.get("threads"), "num_devices": alike, **wanted}
@@ -145,7 +147,7 @@ def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
     """What to do with a config saved at `path`: the command that serves it, or why none here does and what would."""
     command = "vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
     if config.engine == "vllm":
-        return f"next, where vLLM is installed: {command}, or\n{_vllm_step(config)}"
+        return _vllm_step(config, command)
     from vllm_probe.models.resolve import resolve_model
 
     spec = resolve_model(config.model, host)
@@ -154,7 +156,15 @@ def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
     return f"next: {command}" + ("" if spec.weights_path else f"  (it first downloads {spec.repository} from the hub)")
 
 
-def _vllm_step(config: "RuntimeConfig") -> str:
+def _vllm_step(config: "RuntimeConfig", serve: str) -> str:
+    from vllm_probe.export.vllm import missing_of, vllm_command
+
+    if missing := missing_of(config):
+        return f"next:\n{vllm_command(config)}\n{missing}"
+    return f"next, where vLLM is installed: {serve}, or\n{_vllm_line(config)}"
+
+
+def _vllm_line(config: "RuntimeConfig") -> str:
     from vllm_probe.export.vllm import own_format, vllm_command
 
     if not config.requires:
@@ -207,17 +217,17 @@ def _describe(
     devices = judged_devices(manager)
     if capability is None:
         on = select_device(devices, device, manager)
-        return *_descriptor_of(host, on, manager, stamp), on, devices
+        return *_descriptor_of(host, on, devices, manager, stamp), on, devices
     path, document = named_capability(capability, manager, stamp.host_fingerprint)
     plugin = manager.plugin_for(document.device_type)
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
         return str(path), document, select_device(own, device, manager), devices
-    return str(path), document, own[0] if own else None, devices
+    return str(path), document, next((each for each in own if each.usable and each.visible), [*own, None][0]), devices
 
 
 def _descriptor_of(
-    host: "Host", on: "Device", manager: "PortableDeviceManager", stamp: "Stamp"
+    host: "Host", on: "Device", devices: "tuple[Device, ...]", manager: "PortableDeviceManager", stamp: "Stamp"
 ) -> "tuple[str, Capability]":
     """The descriptor that describes `on`, after a quick bench where there is none."""
     for found in search(on, manager, stamp.host_fingerprint):
@@ -226,9 +236,14 @@ def _descriptor_of(
         if found.path.is_file() and not found.place.shipped and _seems_meant(found.capability, on, manager):
             _log.warning("%s is not used: %s", found.path, found.reason)
     if is_replay(host):
-        raise NoDescriptor(f"nothing describes {on.id} of the recording", hint="name a descriptor with --capability")
+        message = f"nothing describes {on.id} ({on.name or on.vendor}) of the recording"
+        raise NoDescriptor(message, hint=offer(on, devices, manager, stamp.host_fingerprint))
     _require_adapter(host, on, manager)
-    return _quick_bench(host, on)
+    try:
+        return _quick_bench(host, on)
+    except NoDescriptor as error:
+        error.hint = f"see the lines above, or {offer(on, devices, manager, stamp.host_fingerprint)}"
+        raise
 
 
 def _seems_meant(capability: "Capability | None", on: "Device", manager: "PortableDeviceManager") -> bool:
@@ -260,6 +275,6 @@ def _quick_bench(host: "Host", on: "Device") -> "tuple[str, Capability]":
         options = ["--quick", "--device", on.id, "--emit", str(path), "--json"]
         code = host.spawn([sys.executable, "-m", "vllm_probe", "bench", *options]).wait()
         if code:
-            hint = "see the lines above, or name a descriptor with --capability"
+            hint = "name a descriptor with --capability"
             raise NoDescriptor(f"the quick bench of {on.id} ended with exit code {code}", hint=hint)
         return f"quick bench of {on.id}", load_capability(path)

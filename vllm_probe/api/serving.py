@@ -255,13 +255,11 @@ def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeCo
 
 
 def _version(engine: str | None, host: "Host") -> dict[str, Any]:
-    """The version of an engine that is installed apart, for its memory law."""
-    if engine != "vllm":
-        return {}
-    from vllm_probe.api.serving_vllm import installed_vllm
+    """The version of an engine that is installed apart, for its memory law; nothing where it is not known."""
+    from vllm_probe.detect.engine_pick import find_vllm
 
-    version = installed_vllm(host).version
-    return {"engine_version": version} if version else {}
+    found = find_vllm(host) if engine == "vllm" else None
+    return {"engine_version": found.version} if found and found.version else {}
 
 
 def _pins(config: "RuntimeConfig") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vllm_probe.api.exporting import exportable
 from vllm_probe.api.looking import discover, judged_devices
-from vllm_probe.core.errors import CommandMissing, DeviceUnavailable
+from vllm_probe.core.errors import CommandMissing, DeviceUnavailable, UnsupportedModel
 
 if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vllm_probe.detect.engine_pick import Installed
 
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+_ABSENT = "vLLM is not installed here, and no `vllm` is on PATH"
 _log = logging.getLogger(__name__)
 
 
@@ -55,38 +56,42 @@ def installed_vllm(host: "Host") -> "Installed":
         hint = (
             "install it as https://docs.vllm.ai says for the device, or run it in a container: vllm-probe export docker"
         )
-        raise CommandMissing("vLLM is not installed here, and no `vllm` is on PATH", hint=hint)
+        raise CommandMissing(_ABSENT, hint=hint)
     return found
 
 
-def vllm_run(config: "RuntimeConfig", host: "Host", options: tuple[str, ...]) -> VllmRun:
+def vllm_run(config: "RuntimeConfig", host: "Host", options: tuple[str, ...], *, only_shown: bool = False) -> VllmRun:
     """How the vLLM that is installed here is started with `config` on its device, with `options` behind the config.
 
+    Where none is installed, what is `only_shown` is as for one of the config's version, and that is said.
+
     Raises:
-        CommandMissing: no vLLM is installed.
+        CommandMissing: no vLLM is installed, and it is not `only_shown`.
         DeviceUnavailable: it was built for another vendor's devices.
         DeviceNotFound: the config's device is not here.
         DoesNotFit, WeightsUnavailable: the config cannot be exported.
+        UnsupportedModel: its model takes an option that serve has not.
     """
+    from vllm_probe.detect.engine_pick import find_vllm
     from vllm_probe.detect.select import select_device
     from vllm_probe.export.container import device_mask
-    from vllm_probe.export.options import settings_of, version_of
-    from vllm_probe.export.vllm import model_word, vllm_serve, vllm_yaml
+    from vllm_probe.export.options import settings_of
+    from vllm_probe.export.vllm import missing_of, model_word, vllm_serve, vllm_yaml
 
-    found, config, manager = installed_vllm(host), exportable(config), discover(host)
+    found = find_vllm(host) if only_shown else installed_vllm(host)
+    config, manager = exportable(config), discover(host)
     device = select_device(judged_devices(manager), config.device, manager)
-    _check_build(found, device)
-    if found.version:
-        if version_of(found.version)[:2] != version_of(config.engine_version)[:2]:
-            _log.warning(
-                "the config is for vLLM %s, %s is installed: options are written for that one; "
-                "negotiate with --engine-version %s for its memory law",
-                *(config.engine_version, found.version, found.version.partition("+")[0]),
-            )
-        config = replace(config, engine_version=found.version)
+    if found is None:
+        _log.warning("%s: this is what one of version %s would be given", _ABSENT, config.engine_version)
+    else:
+        _check_build(found, device)
+        config = _in_its_words(config, found)
+    if missing := missing_of(config):
+        hint = "vllm-probe export vllm --output vllm.yaml, and start that by the command that it says"
+        raise UnsupportedModel(f"serve passes no --tokenizer on: {missing}", hint=hint)
     masks = {name: value for name, value in device_mask(config, device).items() if host.env(name) is None}
     return VllmRun(
-        program=found.program,
+        program=found.program if found else "vllm",
         model=model_word(config),
         text=vllm_yaml(config, vllm_serve(config, "FILE.yaml")),
         options=options,
@@ -118,6 +123,21 @@ def _forward(name: str, children: "list[Child]", until_end: ExitStack) -> None:
             child.signal(received)
 
     until_end.callback(signal.signal, number, signal.signal(number, pass_on))
+
+
+def _in_its_words(config: "RuntimeConfig", found: "Installed") -> "RuntimeConfig":
+    """`config` as one of the version that is installed, where that is known."""
+    from vllm_probe.export.options import version_of
+
+    if not found.version:
+        return config
+    if version_of(found.version)[:2] != version_of(config.engine_version)[:2]:
+        _log.warning(
+            "the config is for vLLM %s, %s is installed: options are written for that one; "
+            "negotiate with --engine-version %s for its memory law",
+            *(config.engine_version, found.version, found.version.partition("+")[0]),
+        )
+    return replace(config, engine_version=found.version)
 
 
 def _check_build(found: "Installed", device: "Device") -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from typer.core import TyperGroup
 
-from vllm_probe.cli.streams import write
+from vllm_probe.cli.streams import name_levels, write
 from vllm_probe.cli.terminal import Terminal
 
 COMMANDS = ("detect", "doctor", "bench", "capability", "negotiate", "export", "serve", "adapter", "schema")
@@ -106,6 +106,7 @@ def options(
     config with a reason for each value; serve runs it. Exit codes: 0 yes, 1 the answer is no, 2 bad input,
     3 something is unavailable, 101 our bug, 130 interrupted.
     """
+    name_levels()
     if log_level:
         import logging
 

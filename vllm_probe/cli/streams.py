@@ -44,6 +44,20 @@ def open_stderr() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - open until the end
 
 
+def name_levels() -> None:
+    """Has what is logged without --log-level begin with its level, as in `warning: ...`."""
+    import logging
+
+    class Formatter(logging.Formatter):
+        """The level in small letters, as in our own lines."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            return f"{record.levelname.lower()}: {super().format(record)}"
+
+    if logging.lastResort:
+        logging.lastResort.setFormatter(Formatter())
+
+
 def read_stdin() -> str:
     """All text on stdin; a byte that is not UTF-8 becomes U+FFFD.
 

@@ -18,7 +18,7 @@ from vllm_probe.core.device import Device
 from vllm_probe.core.errors import BadUsage, NoImage
 from vllm_probe.core.plugin import ContainerAccess
 from vllm_probe.export.options import Row, row_of, settings_of, version_of
-from vllm_probe.export.vllm import about, reason_of
+from vllm_probe.export.vllm import about, missing_of, reason_of
 
 PORT = 8000
 CONFIG_TARGET = "/etc/vllm-probe/runtime.json"
@@ -36,7 +36,7 @@ class Target:
         vendor: vendor of the device.
         access: what the vendor's plug-in says that a container needs.
         groups: numeric group by device node that the process must be able to open, null where that is not known.
-        device: the device, where it is on this machine.
+        device: the device as this machine shows it, else as far as its descriptor tells.
     """
 
     vendor: str
@@ -66,6 +66,7 @@ class Container:
         security: security options.
         capabilities: Linux capabilities beyond the default.
         resource: Kubernetes resource that stands for a device, null for none.
+        resource_doubt: why it may be another one, empty where it is sure.
         devices: how many.
         cpus: processors, null where the device is none.
         memory_bytes: what the engine requests of a CPU's memory.
@@ -88,6 +89,7 @@ class Container:
     security: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
     resource: str | None = None
+    resource_doubt: str = ""
     devices: int = 1
     cpus: int | None = None
     memory_bytes: int | None = None
@@ -105,7 +107,7 @@ def vllm_container(config: RuntimeConfig, target: Target) -> Container:
     """The container that runs vLLM with `config`, its options in the words of the version in the image.
 
     Raises:
-        NoImage: none is known for the vendor, or for this version.
+        NoImage: none is known for the vendor, for this version, or with what reads the model.
         BadUsage: the engine version is none, or the ranks are on several hosts.
     """
     row = _row(config, target.vendor)
@@ -131,6 +133,7 @@ def vllm_container(config: RuntimeConfig, target: Target) -> Container:
         security=tuple(row.get("security", ())),
         capabilities=tuple(row.get("capabilities", ())),
         resource=_resource(row, target),
+        resource_doubt=_doubt(row, target),
         devices=config.tensor_parallel_size * config.pipeline_parallel_size,
         cpus=config.threads,
         memory_bytes=config.budget.requested_bytes if config.threads else None,
@@ -161,6 +164,7 @@ def bundled_container(config: RuntimeConfig, target: Target, text: str, path: Pa
         config_path=str(path.resolve()),
         shared_memory="1g",
         resource=_resource(table()["vllm"][target.vendor], target),
+        resource_doubt=_doubt(table()["vllm"][target.vendor], target),
         cpus=config.threads,
         memory_bytes=config.budget.requested_bytes if config.threads else None,
         comments=(
@@ -203,7 +207,11 @@ def _image(config: RuntimeConfig, row: Row, target: Target) -> tuple[str, str, l
         notes.append(row["suffix_note"])
     if "note" in found:
         notes.append(found["note"].format(version=version))
-    return version, found["image"].format(version=version, suffix=suffix), notes
+    image = found["image"].format(version=version, suffix=suffix)
+    if missing_of(replace(config, engine_version=version)):
+        hint = "build one from it that installs vllm-gguf-plugin, and run the file of `vllm-probe export vllm` there"
+        raise NoImage(f"{image} has no vllm-gguf-plugin, without which vLLM {version} reads no GGUF file", hint=hint)
+    return version, image, notes
 
 
 def _nodes(config: RuntimeConfig, row: Row, target: Target) -> tuple[str, ...]:
@@ -238,11 +246,25 @@ def _index(numbers: Any, device: Device | None) -> int | None:
 def _resource(row: Row, target: Target) -> str | None:
     if "resource" not in row:
         return None
-    arch, driver = (target.device.arch or "", target.device.driver or "") if target.device else ("", "")
-    drivers = row.get("drivers", ("",))
+    arch = target.device.arch or "" if target.device else ""
     kind = next((each for pattern, each in row.get("resources", {}).items() if fnmatchcase(arch, pattern)), "")
-    named = next((each for each in drivers if driver.split(" ")[0] == each), drivers[0])
-    return str(row["resource"].format(driver=named, resource=kind))
+    return str(row["resource"].format(driver=_driver(row, target) or row.get("drivers", ("",))[0], resource=kind))
+
+
+def _driver(row: Row, target: Target) -> str | None:
+    """That of the drivers of a vendor which runs the device, null where that is not known."""
+    named = (target.device.driver or "").partition(" ")[0] if target.device else ""
+    return next((each for each in row.get("drivers", ()) if each == named), None)
+
+
+def _doubt(row: Row, target: Target) -> str:
+    """That the resource hangs on a driver, and that it is not known which one runs the device."""
+    if "drivers" not in row or _driver(row, target):
+        return ""
+    first, *others = (row["resource"].format(driver=each) for each in row["drivers"])
+    driver = ", ".join(row["drivers"][1:])
+    known = "which kernel driver runs the device is not known here"
+    return f"{known}: put {', '.join(others)} for {first} where {driver} does"
 
 
 def _name(config: RuntimeConfig) -> str:

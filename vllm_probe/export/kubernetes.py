@@ -45,6 +45,8 @@ def kubernetes_yaml(container: Container) -> str:
 def _advice(container: Container) -> Iterator[str]:
     if container.resource:
         yield f"the cluster needs the device plug-in that offers {container.resource}"
+    if container.resource_doubt:
+        yield container.resource_doubt
     if container.files:
         yield f"each node needs the model at {container.files[0]}"
     yield "downloads are lost with the pod: put a PersistentVolumeClaim in place of the emptyDir `cache` to keep them"

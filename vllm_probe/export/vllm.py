@@ -10,6 +10,9 @@ from vllm_probe.core.errors import BadUsage
 from vllm_probe.export.options import Setting, settings_of, table, version_of
 from vllm_probe.export.text import as_yaml, comment
 
+ORIGINAL = "ORIGINAL_MODEL"
+"""Stands for the repository of the model that a GGUF file was made of, which the file does not name."""
+
 
 def vllm_command(config: RuntimeConfig, model: str | None = None) -> str:
     """`vllm serve` with every value of `config` that vLLM has an option for, as a shell takes it.
@@ -17,14 +20,27 @@ def vllm_command(config: RuntimeConfig, model: str | None = None) -> str:
     `model` stands for the config's model, such as a checkpoint that had to be obtained first.
     """
     settings = settings_of(config)
-    words = ["vllm", "serve", model or config.model, *settings.words()]
+    words = ["vllm", "serve", model or config.model, *_tokenizer(config), *settings.words()]
     return " ".join([*(f"{name}={value}" for name, value in settings.env.items()), *map(shlex.quote, words)])
 
 
 def vllm_serve(config: RuntimeConfig, file: str) -> str:
     """The command line that runs `file`, the file of `vllm_yaml`, as a shell takes it."""
-    words = map(shlex.quote, ["vllm", "serve", *model_word(config), "--config", file])
+    words = map(shlex.quote, ["vllm", "serve", *model_word(config), "--config", file, *_tokenizer(config)])
     return " ".join([*(f"{name}={value}" for name, value in settings_of(config).env.items()), *words])
+
+
+def missing_of(config: RuntimeConfig) -> str | None:
+    """What vLLM needs beside the config before it starts with its GGUF file; null for any other model."""
+    if not _tokenizer(config):
+        return None
+    needs = f"vLLM {config.engine_version} starts with a GGUF file only where vllm-gguf-plugin is installed"
+    return f"{needs}, and with --tokenizer: put the repository of the original model in place of {ORIGINAL}"
+
+
+def _tokenizer(config: RuntimeConfig) -> tuple[str, ...]:
+    needs = config.quantization == "gguf" and version_of(config.engine_version) >= version_of(table()["gguf_plugin"])
+    return ("--tokenizer", ORIGINAL) if needs else ()
 
 
 def model_word(config: RuntimeConfig) -> tuple[str, ...]:
@@ -45,9 +61,12 @@ def vllm_yaml(config: RuntimeConfig, command: str) -> str:
     if number < version_of(since):
         hint = f"this line does the same: {vllm_command(config)}"
         raise BadUsage(f"vLLM {settings.version} has no --config, {since} is the first that has", hint=hint)
-    lines = [*map(comment, (*about(config, f"vLLM {settings.version}", settings.notes), f"run: {command}")), ""]
+    notes = (*settings.notes, *filter(None, [missing_of(config)]))
+    lines = [*map(comment, (*about(config, f"vLLM {settings.version}", notes), f"run: {command}")), ""]
     if not model_word(config):
         lines += ["# what was negotiated for", as_yaml({"model": config.model}).rstrip()]
+    if _tokenizer(config):
+        lines += ["# here, or as --tokenizer behind the file", f"# tokenizer: {ORIGINAL}"]
     for each in settings.options:
         lines += [comment(reason_of(each)), as_yaml({each.option: each.value}).rstrip()]
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from tests.unit.negotiate.cases import EMBEDDING, QWEN3_8B
 from vllm_probe.core.device import Device, Verdict
 from vllm_probe.core.errors import BadUsage, NoImage
 from vllm_probe.export.container import device_mask, table, vllm_container
+from vllm_probe.export.kubernetes import kubernetes_yaml
 
 ROOT = Path(__file__).parents[3]
 IMAGES = {
@@ -137,6 +138,8 @@ def test_the_dockerfile_builds_from_what_is_there_with_the_index_of_the_cpu() ->
 def test_an_intel_resource_is_named_after_the_driver(driver: str | None, name: str) -> None:
     found = vllm_container(made("intel", EMBEDDING), target("intel", device=device("intel", "dg2", driver=driver)))
     assert found.resource == f"gpu.intel.com/{name}"
+    assert bool(found.resource_doubt) == (driver is None)
+    assert ("put gpu.intel.com/i915 for gpu.intel.com/xe where i915 does" in kubernetes_yaml(found)) == (driver is None)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ def serve(
     if api_key == "" or (api_key is None and terminal.host.env("VLLM_API_KEY") == ""):
         hint = "give one; without --api-key and VLLM_API_KEY the server asks for none"
         raise BadUsage("empty API key", hint=hint)
+    if engine == "vllm" and not dry_run:
+        api.installed_vllm(terminal.host)  # before anything is measured and negotiated
     config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
     config = api.compiling(config, compiles=compiles)
     if config.engine == "vllm":
@@ -88,6 +90,7 @@ def serve(
             config if dry_run else api.admitted(config, terminal.host, on_busy, busy_timeout),
             terminal.host,
             _vllm_options(host, port, load_format, served_model_name or []),
+            only_shown=dry_run,
         )
         terminal.say(f"{'would run' if dry_run else 'running'} {run.line('FILE.yaml')}")
         if dry_run:
