@@ -77,6 +77,12 @@ class Case:
         return self.budget is not None and self.budget.verdict == "boots"
 
     @property
+    def is_judged(self) -> bool:
+        """Whether its verdict says anything: a source that states neither length nor share lists no start-up."""
+        states = self.row["max_model_len"] or self.row["gpu_memory_utilization"]
+        return self.budget is not None and self.row["grade"] in ("A", "B") and bool(states)
+
+    @property
     def is_right(self) -> bool:
         """Whether that is what happened."""
         return self.boots == (self.row["outcome"] == "ok")
@@ -146,6 +152,7 @@ def predict(row: dict[str, Any]) -> Case:
     pins: dict[str, Any] = {
         **server_defaults(version, total, capability.device.arch),
         "quantization": spec.quantization,
+        "max_model_len": spec.max_model_len,
     }
     stated = {
         "max_model_len": "max_model_len", "gpu_memory_utilization": "gpu_memory_utilization",
@@ -191,7 +198,8 @@ class Score:
         kv_mean: mean of the cells' absolute errors.
         tokens_near: share of the grade-A starts with a logged token count within 5 % of it.
         activation_near: share of starts with a logged activation peak within 10 % or 0.1 GiB of it.
-        starts: starts of grade A and B that are judged.
+        starts: starts of grade A and B whose verdict is judged.
+        failures: those of them that did not come up.
         right: share of them whose verdict is what happened.
         false_boots: share of them that were said to boot and did not.
     """
@@ -203,6 +211,7 @@ class Score:
     tokens_near: float
     activation_near: float
     starts: int
+    failures: int
     right: float
     false_boots: float
 
@@ -222,6 +231,7 @@ def score(cases: Iterable[Case]) -> Score:
         if (found := _tokens(case)) and (logged := case.row["kv_tokens"])
     ]
     peaks = [_is_near(case) for case in judged if case.row.get("activation_gib")]
+    started = [case for case in judged if case.is_judged]
     return Score(
         weights_worst=max((abs(case.weights_error) for case in best if case.weights_error is not None), default=0.0),
         kv_cells=len(errors),
@@ -229,9 +239,10 @@ def score(cases: Iterable[Case]) -> Score:
         kv_mean=mean(errors) if errors else 0.0,
         tokens_near=mean(tokens) if tokens else 1.0,
         activation_near=mean(peaks) if peaks else 1.0,
-        starts=len(judged),
-        right=mean(case.is_right for case in judged),
-        false_boots=mean(case.boots and not case.is_right for case in judged),
+        starts=len(started),
+        failures=sum(case.row["outcome"] != "ok" for case in started),
+        right=mean(case.is_right for case in started),
+        false_boots=mean(case.boots and not case.is_right for case in started),
     )
 
 
@@ -254,20 +265,24 @@ def table_of(cases: Sequence[Case]) -> str:
     ]
     for (gpu, version, model), rows in sorted(cells(case for case in cases if case.budget).items()):
         part = "fit" if rows[0].is_fit else "check"
-        right = f"{sum(case.is_right for case in rows)} of {len(rows)}"
+        known = [case.is_right for case in rows if case.is_judged]
+        right = f"{sum(known)} of {len(known)}" if known else "not judged"
         figures = [_worst(case.weights_error for case in rows), _worst(case.kv_error for case in rows)]
         lines.append(f"| {part} | {gpu} | {version} | {model} | {len(rows)} | {' | '.join(figures)} | {right} |")
     words = ("starts", "weights, worst of A", "KV cells of A", "within 5 %", "mean error", "tokens", "activation")
-    lines += ["", f"| {' | '.join((*words, 'judged', 'right', 'false boots'))} |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|---|")
+    lines += ["", f"| {' | '.join((*words, 'judged', 'failed', 'right', 'false boots'))} |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|---|---|")
     for name, holds in {"fit": (True,), "check": (False,), "all": (True, False)}.items():
         found = score(case for case in cases if case.is_fit in holds)
         lines.append(
             f"| {name} | {found.weights_worst:.2%} | {found.kv_cells} | {found.kv_near:.0%} | {found.kv_mean:.2%} |"
             f" {found.tokens_near:.0%} | {found.activation_near:.0%} | {found.starts} |"
-            f" {found.right:.1%} | {found.false_boots:.1%} |"
+            f" {found.failures} | {found.right:.1%} | {found.false_boots:.1%} |"
         )
     left = Counter(case.why for case in cases if case.why)
+    left["verdict not judged: neither length nor share is stated"] = sum(
+        case.budget is not None and not case.is_judged for case in cases
+    )
     lines += ["", "| left out | starts |", "|---|---|", *(f"| {why} | {count} |" for why, count in left.most_common())]
     return "\n".join(lines)
 
