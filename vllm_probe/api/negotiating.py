@@ -223,7 +223,8 @@ def _describe(
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
         return str(path), document, select_device(own, device, manager), devices
-    return str(path), document, next((each for each in own if each.usable and each.visible), [*own, None][0]), devices
+    usable = [each for each in own if each.usable and each.visible]
+    return str(path), document, next(iter(usable or own), None), devices
 
 
 def _descriptor_of(

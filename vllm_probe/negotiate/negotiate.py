@@ -76,7 +76,7 @@ def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]
 
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
-    found += [case.spec.understood] if case.spec.understood else []
+    found += [*([case.spec.understood] if case.spec.understood else []), *case.request.notes]
     compared = _compared(selection)
     doubts = case.rates.bursts(compared), case.rates.doubts(compared)
     found += [*selection.chosen.candidate.doubts, *(doubt for doubt in doubts if doubt)]

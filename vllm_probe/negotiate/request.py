@@ -35,6 +35,7 @@ class Request:
         residual: correction of the memory law that a start-up log showed, null without one.
         num_devices: devices of this host that may share the model, all like the one that runs it; null when not known.
         beside: every device of the host.
+        notes: what is to be said of the devices, for the warnings.
         pins: parameter by vLLM's option name with `_`, as the user gave it.
     """
 
@@ -52,6 +53,7 @@ class Request:
     residual: Residual | None = None
     num_devices: Count | None = None
     beside: tuple[Device, ...] = ()
+    notes: tuple[str, ...] = ()
     pins: Mapping[str, JsonValue] = field(default_factory=dict)
 
 

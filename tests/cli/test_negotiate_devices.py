@@ -1,0 +1,56 @@
+"""What negotiate says of the device that it plans for, and of those that it does not plan for."""
+
+from tests.cli.conftest import HOSTS, Cli
+
+LOST = ("--replay", HOSTS / "nvidia-lost", "negotiate", "Qwen3-8B", "--engine", "vllm")
+NO_DRI = ("--replay", HOSTS / "ctr-14-no-dri", "negotiate", "Qwen3-Embedding-0.6B")
+
+
+def test_a_dead_device_and_the_descriptor_of_another_are_warned_of(cli: Cli) -> None:
+    command = (*LOST, "--capability", "a10", "--device", "0000:01:00.0", "--json")
+    warnings = cli(*command, plugins="cpu,nvidia").json()["warnings"]
+    assert any(
+        line.startswith("0000:01:00.0 (NVIDIA GeForce RTX 3090) cannot be used here now: the GPU is lost")
+        and line.endswith("run `vllm-probe doctor`")
+        for line in warnings
+    )
+    other = "the descriptor is of NVIDIA A10, 0000:01:00.0 is NVIDIA GeForce RTX 3090: the rates are those of the other"
+    assert f"{other} device" in warnings
+
+
+def test_the_descriptor_of_another_device_is_laid_on_one_that_works(cli: Cli) -> None:
+    found = cli(*LOST, "--capability", "a10", "--json", plugins="cpu,nvidia").json()
+    assert found["device"] == "0000:41:00.0"
+    assert not any("cannot be used" in line for line in found["warnings"])
+
+
+def test_a_hidden_device_is_warned_of(cli: Cli) -> None:
+    masked = ("--replay", HOSTS / "nvidia-hidden")
+    devices = cli(*masked, "detect", "--json", plugins="cpu,nvidia").json()["devices"]
+    hidden = next(device["id"] for device in devices if not device["visible"])
+    command = (*masked, "negotiate", "Qwen3-0.6B", "--engine", "vllm", "--json", "--capability", "a10")
+    warnings = cli(*command, "--device", hidden, plugins="cpu,nvidia").json()["warnings"]
+    assert any(line.startswith(f"{hidden} (") and "cannot be used here now" in line for line in warnings)
+
+
+def test_a_healthy_device_with_its_own_descriptor_is_not_warned_of(cli: Cli) -> None:
+    command = ("--replay", HOSTS / "ascend-centos7", "negotiate", "Qwen3-0.6B", "--engine", "vllm", "--json")
+    warnings = cli(*command, plugins="cpu,ascend").json()["warnings"]
+    assert not any("doctor" in line or "descriptor is of" in line for line in warnings)
+
+
+def test_where_the_cpu_is_planned_for_each_accelerator_that_is_blocked_has_its_line(cli: Cli) -> None:
+    command = (*NO_DRI, "--capability", "cpu-zen5-2core")
+    said = "0000:03:00.0 (Intel Arc A770) is there and not used: The container was started without /dev/dri"
+    assert any(line.startswith(said) for line in cli(*command, "--json", plugins="cpu,intel").json()["warnings"])
+    assert f"warning: {said}" in " ".join(cli(*command, plugins="cpu,intel").out.split())
+
+
+def test_where_nothing_describes_a_device_what_comes_near_is_listed_and_what_is_blocked_said(cli: Cli) -> None:
+    on_cpu = cli(*NO_DRI, plugins="cpu,intel")
+    assert (on_cpu.code, on_cpu.error) == (3, "no-descriptor")
+    assert "such as cpu-zen5-2core, of those that `vllm-probe capability list` shows" in on_cpu.err
+    assert "0000:03:00.0 (Intel Arc A770) is there and not used" in on_cpu.err
+    on_gpu = cli(*LOST, plugins="cpu,nvidia")
+    assert "nothing describes 0000:41:00.0 (NVIDIA GeForce RTX 3090)" in on_gpu.err
+    assert "such as a10, rtx-4090, l4, of those" in on_gpu.err

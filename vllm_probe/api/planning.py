@@ -1,0 +1,82 @@
+"""What a user must know of the devices that a config is planned for, and which descriptors come near one."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from vllm_probe.core.errors import ProbeError
+
+if TYPE_CHECKING:
+    from vllm_probe.core.capability import Capability
+    from vllm_probe.core.device import Device
+    from vllm_probe.vendors.registry import PortableDeviceManager
+
+_MOST_NEAR = 3
+
+
+def device_notes(on: "Device | None", document: "Capability", devices: "Sequence[Device]") -> Iterator[str]:
+    """Why `on` cannot run what is planned for it, whose figures `document` has, and what else is there and blocked."""
+    from vllm_probe.detect.select import unfit
+
+    if on and (reason := unfit(on)):
+        yield f"{_shown(on)} cannot be used here now: {_clause(reason)}; run `vllm-probe doctor`"
+    if on and (other := _other(document, on)):
+        yield f"the descriptor is of {other}, {on.id} is {on.name or on.arch}: the rates are those of the other device"
+    if on.kind == "cpu" if on else document.device.kind == "cpu":
+        yield from blocked(devices)
+
+
+def blocked(devices: "Sequence[Device]") -> Iterator[str]:
+    """A line for each accelerator that is there and cannot be used."""
+    from vllm_probe.detect.select import unfit
+
+    for device in devices:
+        if device.kind != "cpu" and (reason := unfit(device)):
+            yield f"{_shown(device)} is there and not used: {_clause(reason)}; run `vllm-probe doctor`"
+
+
+def offer(on: "Device", devices: "Sequence[Device]", manager: "PortableDeviceManager", fingerprint: str) -> str:
+    """What to name with `--capability` where nothing describes `on`, and what is there and blocked."""
+    near = near_descriptors(on, manager, fingerprint)
+    named = f", such as {', '.join(near)}," if near else ""
+    there = "".join(f"; {line}" for line in blocked(devices) if not line.startswith(_shown(on)))
+    return f"name a descriptor with --capability{named} of those that `vllm-probe capability list` shows{there}"
+
+
+def near_descriptors(on: "Device", manager: "PortableDeviceManager", fingerprint: str) -> tuple[str, ...]:
+    """At most three descriptors of devices of the same type: by architecture, then by memory, then by name."""
+    from difflib import SequenceMatcher
+
+    from vllm_probe.vendors.descriptors import descriptor_files, descriptor_name, load_capability, search_path
+
+    plugin, size = manager.plugin_for(on.vendor), on.memory.reported_bytes
+    ranked = []
+    for place in search_path(manager, fingerprint):
+        for file in descriptor_files(place):
+            try:
+                found = load_capability(file)
+            except ProbeError:
+                continue
+            if plugin and found.device_type in plugin.device_types:
+                total = found.memory.total_bytes
+                gap = abs(total - size) if total and size else 0
+                unlike = 1 - SequenceMatcher(None, found.device.name or "", on.name or "").ratio()
+                ranked.append((found.device.arch != on.arch, gap, unlike, descriptor_name(file)))
+    return tuple(dict.fromkeys(name for *_, name in sorted(ranked)))[:_MOST_NEAR]
+
+
+def _other(document: "Capability", on: "Device") -> str | None:
+    """What `document` describes, where that is another device than `on`."""
+    identity = document.device
+    if identity.name and on.name:
+        return None if on.name in (identity.name, *identity.also) else identity.name
+    if identity.arch and on.arch and identity.arch != on.arch:
+        return identity.name or f"a device of {identity.arch}"
+    return None
+
+
+def _shown(device: "Device") -> str:
+    return f"{device.id} ({device.name or device.vendor})"
+
+
+def _clause(reason: str) -> str:
+    return reason.rstrip(".")
