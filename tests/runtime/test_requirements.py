@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from tests.unit.models.families import CONFIGS
 from vllm_probe.models.config import parse_config
 from vllm_probe.negotiate.requirements import analyse
 
@@ -37,3 +38,16 @@ def test_a_model_has_as_many_parameters_as_transformers_builds(path: Path) -> No
     config = {key: value for key, value in json.loads(path.read_text()).items() if not key.startswith("_")}
     need = analyse(parse_config(config, name=path.stem, source=path.name))
     assert need.computed_parameters == pytest.approx(built_parameters(config), rel=3e-4)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_model_type_beyond_the_catalogue_has_as_many_parameters_as_transformers_builds(name: str) -> None:
+    config = CONFIGS[name]
+    spec = parse_config(config, name=name, source=name)
+    made = transformers.AutoConfig.for_model(**{key: value for key, value in config.items() if key != "architectures"})
+    kind = transformers.AutoModelForImageTextToText if "vision_config" in config else transformers.AutoModelForCausalLM
+    with torch.device("meta"):
+        built = {name: value.numel() for name, value in kind.from_config(made).named_parameters()}
+    tower = sum(count for name, count in built.items() if ".visual." in name)
+    assert analyse(spec).computed_parameters == pytest.approx(sum(built.values()) - tower, rel=3e-4)
+    assert spec.vision_parameters == pytest.approx(tower, rel=3e-4)

@@ -5,6 +5,7 @@ from vllm_probe.core.model import ModelSpec, MoeShape
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
 from vllm_probe.models.facts import MAX_LAYERS, Facts
+from vllm_probe.models.families import ARCHITECTURES, has_rotation, learned_positions, renamed
 from vllm_probe.models.quantization import quantized
 from vllm_probe.models.vision import tower_parameters
 
@@ -12,88 +13,6 @@ RERANKER = "ForSequenceClassification"
 """How the class of a model ends that scores a text, or a pair of them, from its pooled state."""
 
 _DTYPES = ("float32", "bfloat16", "float16")
-
-_WINDOWED: dict[str, JsonValue] = {"use_sliding_window": True}
-_NORMED: dict[str, JsonValue] = {"use_qk_norm": True}
-_HYBRID: dict[str, JsonValue] = {"use_qk_norm": True, "attn_output_gate": True}
-_GEMMA: dict[str, JsonValue] = {
-    "use_qk_norm": True,
-    "use_sliding_window": True,
-    "tie_word_embeddings": True,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "vocab_size": 262208,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-    "sliding_window_pattern": 6,
-    "rope_theta": 1e6,
-}
-
-_GEMMA_1: dict[str, JsonValue] = {
-    "tie_word_embeddings": True,
-    "head_dim": 256,
-    "hidden_activation": "gelu_pytorch_tanh",
-}
-_GEMMA_2: dict[str, JsonValue] = {
-    **_GEMMA_1,
-    "use_sliding_window": True,
-    "sliding_window": 4096,
-    "sliding_window_pattern": 2,
-}
-_GPT_NAMES = {
-    "n_embd": "hidden_size",
-    "n_head": "num_attention_heads",
-    "n_inner": "intermediate_size",
-    "n_layer": "num_hidden_layers",
-    "n_positions": "max_position_embeddings",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "rotary_emb_base": "rope_theta",
-}
-"""Keys of GPT-2, which `nomic_bert` has, to those of later configs."""
-
-_ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
-    "bert": ("Bert", {"encoder"}, {}),
-    "roberta": ("Roberta", {"encoder", "padded"}, {}),
-    "xlm-roberta": ("XLMRoberta", {"encoder", "padded"}, {}),
-    "nomic_bert": ("NomicBert", {"encoder", "rotary"}, {"hidden_act": "silu"}),
-    "llama": ("Llama", set(), {}),
-    "llama4_text": ("Llama4", {"parallel"}, {"no_rope_layer_interval": 4}),
-    "mistral": ("Mistral", set(), _WINDOWED),
-    "mixtral": ("Mixtral", set(), _WINDOWED),
-    "phi3": ("Phi3", set(), _WINDOWED),
-    "qwen2": ("Qwen2", set(), {"attention_bias": True}),
-    "qwen2_moe": ("Qwen2Moe", set(), {"attention_bias": True}),
-    "qwen3": ("Qwen3", set(), _NORMED),
-    "qwen3_moe": ("Qwen3Moe", set(), _NORMED),
-    "qwen3_next": ("Qwen3Next", set(), _HYBRID),
-    "qwen3_5_text": ("Qwen3_5", set(), _HYBRID),
-    "qwen3_5_moe_text": ("Qwen3_5Moe", set(), _HYBRID),
-    "gemma": ("Gemma", set(), _GEMMA_1),
-    "gemma2": ("Gemma2", set(), _GEMMA_2),
-    "gemma3": ("Gemma3", {"stretched"}, _GEMMA),
-    "gemma3_text": ("Gemma3", {"stretched"}, _GEMMA),
-    "gemma4_text": ("Gemma4", {"parallel"}, {"use_qk_norm": True, "tie_word_embeddings": True}),
-    "gpt_oss": ("GptOss", {"biased"}, {}),
-    "minimax_m2": ("MiniMaxM2", set(), {}),
-    "glm4": ("Glm4", set(), {}),
-    "glm4_moe": ("Glm4Moe", set(), {}),
-    "glm4_moe_lite": ("Glm4MoeLite", {"latent"}, {}),
-    "glm_moe_dsa": ("GlmMoeDsa", {"latent"}, {}),
-    "deepseek_v2": ("DeepseekV2", {"latent"}, {}),
-    "deepseek_v3": ("DeepseekV3", {"latent"}, {}),
-    "deepseek_v32": ("DeepseekV32", {"latent"}, {}),
-    "deepseek_v4": ("DeepseekV4", {"latent"}, {}),
-    "kimi_k2": ("DeepseekV3", {"latent"}, {}),
-}
-"""Model type to the stem of its class names, what its config need not say, and what stands for keys that it lacks.
-
-encoder: bidirectional, learned positions, biases everywhere; rotary: an encoder with rotated positions and gates and
-without biases; padded: positions begin after the padding token's row; latent: multi-head latent attention; parallel: a
-dense feed-forward beside the experts; biased: biases on every linear; stretched: positions are written stretched,
-whatever the scaling. Defaults are those of the configuration classes of transformers 5.24.
-"""
 
 
 def parse_config(
@@ -119,12 +38,12 @@ def parse_config(
     text = config.get("text_config") if isinstance(config, dict) else None
     merged = {**config, **text, "architectures": config.get("architectures")} if isinstance(text, dict) else config
     facts, traits, architecture = _architecture(merged, source, is_nested=isinstance(text, dict))
-    encodes, rotates = "encoder" in traits, "encoder" not in traits or "rotary" in traits
-    biased = "biased" in traits or not rotates
-    embeds = encodes or architecture.endswith(("Model", RERANKER))
+    encodes, rotates = "encoder" in traits, has_rotation(facts, traits)
+    biased = facts.flag("linear_bias", default="biased" in traits) or (encodes and not rotates)
+    embeds = encodes or (architecture.endswith(("Model", RERANKER)) and "generator" not in traits)
     mla = read_latent(facts) if "latent" in traits else None
     num_heads, num_kv_heads, head_dim = read_heads(facts, mla, has_groups=not encodes)
-    offset = facts.count("pad_token_id", default=1, minimum=0) + 1 if "padded" in traits else 0
+    positions, offset = learned_positions(facts, traits)
     rope = facts.part("rope_parameters", "rope_scaling")
     rope = rope.part("full_attention") if "full_attention" in rope.values else rope
     eos = (*facts.ids("eos_token_id"), *Facts(generation, source).ids("eos_token_id"))
@@ -140,12 +59,14 @@ def parse_config(
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=facts.count("intermediate_size", "moe_intermediate_size"),
-        is_gated=rotates,
+        is_gated="plain" not in traits and (rotates or not encodes),
         vocab_size=facts.count("vocab_size"),
-        num_positions=0 if rotates else facts.count("max_position_embeddings"),
+        num_positions=positions,
         position_offset=offset,
         num_token_types=facts.count("type_vocab_size", default=2, minimum=0) if encodes else 0,
-        max_model_len=_max_model_len(facts, Facts({}, source) if "stretched" in traits else rope, offset),
+        max_model_len=_max_model_len(
+            facts, Facts({}, source) if "stretched" in traits else rope, positions - offset, is_encoder=encodes
+        ),
         dtype=_dtype(facts, stored_dtype),
         ties_embeddings=embeds or facts.flag("tie_word_embeddings"),
         has_qkv_bias=not biased and facts.flag("attention_bias"),
@@ -153,7 +74,7 @@ def parse_config(
         has_qk_norm=facts.flag("use_qk_norm"),
         has_output_gate=facts.flag("attn_output_gate"),
         activation=facts.word("hidden_act", "hidden_activation", default="gelu" if encodes else "silu"),
-        norm_eps=facts.number("layer_norm_eps", 1e-12) if encodes else facts.number("rms_norm_eps", 1e-6),
+        norm_eps=_norm_eps(facts, is_encoder=encodes),
         rope_theta=rope.number("rope_theta", facts.number("rope_theta", 1e4)) if rotates else None,
         rope_type=rope.word("rope_type", "type", default="default"),
         rope_stretch=_beyond(rope) if "stretched" in traits else 1.0,
@@ -173,39 +94,48 @@ def parse_config(
 
 def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[Facts, set[str], str]:
     kind = Facts(config, source).word("model_type")
-    if kind not in _ARCHITECTURES:
+    if kind not in ARCHITECTURES:
         raise _unsupported(source, f"the model type {kind[:80]!r} is not known")
-    stem, traits, defaults = _ARCHITECTURES[kind]
-    if kind == "nomic_bert":
-        config = {_GPT_NAMES.get(key, key): value for key, value in config.items()}
-    facts = Facts(config, source, defaults)
+    stem, traits, defaults = ARCHITECTURES[kind]
+    facts = Facts(renamed(kind, config), source, defaults)
     if facts.count("num_hidden_layers") > MAX_LAYERS:
         raise facts.invalid(f"num_hidden_layers is over {MAX_LAYERS}")
     encodes = "encoder" in traits
     tails = ("Model", "ForMaskedLM") if encodes else ("ForCausalLM", "Model", "TextModel", "ForConditionalGeneration")
     tails = (*tails, RERANKER)
     architecture = str((facts.items("architectures") or [stem + tails[0]])[0])
-    if not is_nested and architecture not in [stem + tail for tail in tails]:
+    if not is_nested and architecture.lower() not in [(stem + tail).lower() for tail in tails]:
         raise _unsupported(source, f"the architecture {architecture[:80]!r} of model type {kind!r} is not known")
     if facts.word("position_embedding_type", default="absolute") != "absolute" or facts.flag("is_decoder"):
         raise _unsupported(source, "an encoder with relative positions or causal attention")
+    if facts.count("word_embed_proj_dim", default=facts.count("hidden_size")) != facts.count("hidden_size"):
+        raise _unsupported(source, "token embeddings of another width than the layers")
     if facts.values.get("hidden_size_per_layer_input"):
         raise _unsupported(source, "an embedding table for each layer")
     return facts, traits, architecture
 
 
 def _unsupported(source: str, reason: str) -> UnsupportedModel:
-    known = ", ".join(sorted(_ARCHITECTURES))
+    known = ", ".join(sorted(ARCHITECTURES))
     return UnsupportedModel(f"{source}: {reason}", hint=f"model types that can be read: {known}")
 
 
-def _max_model_len(facts: Facts, rope: Facts, offset: int) -> int:
-    """As vLLM derives it: linear and dynamic scaling stretch the positions, others are written stretched."""
+def _max_model_len(facts: Facts, rope: Facts, learned: int, *, is_encoder: bool) -> int:
+    """As vLLM derives it: linear and dynamic scaling stretch the positions, others are written stretched.
+
+    A decoder's `model_max_length` goes before its positions (vllm/transformers_utils/model_arch_config_convertor.py).
+    """
+    keys = ("max_position_embeddings",) if is_encoder else ("model_max_length", "max_position_embeddings")
     stretch = rope.number("factor", 1) if rope.word("rope_type", "type") in ("linear", "dynamic") else 1
-    positions = int((facts.count("max_position_embeddings") - offset) * stretch)
+    positions = int((learned if is_encoder and learned else facts.count(*keys)) * stretch)
     if positions < 1:
         raise facts.invalid("no position is left for a token")
     return positions
+
+
+def _norm_eps(facts: Facts, *, is_encoder: bool) -> float:
+    other = facts.number("layer_norm_eps", 1e-12 if is_encoder else 1e-6)
+    return other if is_encoder else facts.number("rms_norm_eps", other)
 
 
 def _beyond(rope: Facts) -> float:

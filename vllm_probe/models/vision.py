@@ -18,6 +18,9 @@ Gemma 3: SigLIP So400m/14 at 896 pixels, arXiv 2503.19786 section 2; Llama 4: th
 """
 
 
+_GATED = "Qwen2_5_VL"
+
+
 def tower_parameters(architecture: str, facts: Facts) -> int:
     """Parameters of the tower and its projection, 0 for a text model.
 
@@ -28,11 +31,13 @@ def tower_parameters(architecture: str, facts: Facts) -> int:
     if not architecture.endswith("ForConditionalGeneration") or not (stated.values or architecture in _TOWERS):
         return 0
     tower = Facts(stated.values, facts.source, _TOWERS.get(architecture))
-    hidden = tower.maybe("hidden_size")
-    layers, inner = tower.maybe("depth", "num_hidden_layers"), tower.maybe("intermediate_size")
+    hidden = tower.maybe("embed_dim", "hidden_size")
+    layers, ratio = tower.maybe("depth", "num_hidden_layers"), tower.maybe("mlp_ratio") or 0
+    inner = tower.maybe("intermediate_size") or (hidden or 0) * ratio
     if not (hidden and layers and inner):
         return 0
-    gates = 1 if "gated" in tower.word("model_type") or tower.word("model_type").startswith("gemma4") else 0
+    kind = tower.word("model_type")
+    gates = 1 if "gated" in kind or kind.startswith("gemma4") or architecture.startswith(_GATED) else 0
     layer = 4 * hidden * (hidden + 1) + (2 + gates) * hidden * inner + inner + hidden + 4 * hidden
     patch = (tower.maybe("patch_size") or 14) ** 2 * (tower.maybe("temporal_patch_size") or 1)
     around = 3 * patch * hidden + (tower.maybe("num_position_embeddings", "position_embedding_size") or 0) * hidden
@@ -40,7 +45,10 @@ def tower_parameters(architecture: str, facts: Facts) -> int:
 
 
 def _joined(tower: Facts, hidden: int, text: int) -> int:
-    """The linears between tower and text model: as known, a merger of neighbouring patches, or one projection."""
+    """The linears between tower and text model: as known, mergers of neighbouring patches, or one projection.
+
+    Qwen3-VL has a further merger for each layer of the tower that it also hands to the text model.
+    """
     merged = hidden * (tower.maybe("spatial_merge_size") or 1) ** 2
     merger = merged * merged + merged * text if merged > hidden else hidden * text
-    return tower.maybe("joined_parameters") or merger
+    return tower.maybe("joined_parameters") or merger * (1 + len(tower.items("deepstack_visual_indexes")))
