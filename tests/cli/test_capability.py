@@ -45,3 +45,11 @@ def test_a_runtime_config_given_to_validate_is_called_one(cli: Cli) -> None:
     ended = cli("capability", "validate", "runtime.json")
     assert (ended.code, ended.error) == (1, "not-valid")
     assert "it is a runtime document" in ended.err
+
+
+def test_a_name_that_is_none_is_answered_with_those_that_begin_with_it_or_with_the_list(cli: Cli) -> None:
+    shown = cli("capability", "show", "H100")
+    assert (shown.code, shown.error) == (2, "unknown-name")
+    assert "did you mean h100-sxm-80gb? `vllm-probe capability list` shows all" in shown.err
+    nothing = cli("negotiate", "Qwen3-8B", "--capability", "nothere")
+    assert "one of those that `vllm-probe capability list` shows" in nothing.err

@@ -145,8 +145,10 @@ def named_capability(name: str, manager: PortableDeviceManager, fingerprint: str
     if name not in known:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, known, n=5, cutoff=0.4)
-        hint = f"did you mean {', '.join(near)}?" if near else "give a file, or see `vllm-probe capability path`"
+        near = [each for each in sorted(known) if name and each.startswith(name.lower())]
+        near = near or get_close_matches(name.lower(), known, n=5, cutoff=0.4)
+        hint = f"did you mean {', '.join(near[:5])}? " if near else "give a file, or one of those that "
+        hint += "`vllm-probe capability list` shows" + (" all" if near else "")
         raise UnknownName(f"no capability descriptor is called {name!r}", hint=hint)
     return known[name], load_capability(known[name])
 
