@@ -97,8 +97,6 @@ def test_no_command_waits_for_a_pipe(cli: Cli, arguments: tuple[str, ...]) -> No
     ],
 )
 def test_a_stream_that_takes_nothing_is_no_bug_of_ours(command: str, streams: str, code: int, error: str) -> None:
-    if command == "--help" and ">&-" in streams:
-        code, error = 0, ""  # typer prints nothing without a stdout
     line = f'exec "$0" -m vllm_probe {command} {streams}'
     ended = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, check=False)
     assert ended.returncode == code
@@ -136,6 +134,25 @@ def test_variables_are_checked_once_for_all_commands(cli: Cli, monkeypatch: pyte
     monkeypatch.setenv("VLLM_PROBE_CAPABILITY_PATH", "/nowhere")
     ended = cli("doctor")
     assert (ended.code, ended.error) == (2, "bad-usage")
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3, 60])
+@pytest.mark.parametrize("command", ["--help", "negotiate --help", "capability show --help", "schema runtime"])
+def test_a_reader_that_leaves_is_no_error(command: str, lines: int) -> None:
+    line = f'{{ "$0" -m vllm_probe {command}; echo "ended with $?" >&2; }} | head -n {lines}'
+    ended = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, check=False)
+    assert ended.stderr == "ended with 0\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_name_of_an_option_is_cut_and_a_flag_takes_nothing(cli: Cli, name: str) -> None:
+    text = cli(name, "--help", width=80).out
+    assert not re.search(r"^│ -\S*…", text, re.MULTILINE)
+    assert "<bool>" not in text
+    group = typer.main.get_command(app)
+    command = group.get_command(None, name)  # type: ignore[attr-defined]
+    options = [word for option in command.params for word in (*option.opts, *option.secondary_opts) if word[:2] == "--"]
+    assert all(re.search(rf"[│,] ?{word}[, ]", text) for word in options)
 
 
 def test_without_arguments_the_help_is_shown(cli: Cli) -> None:

@@ -24,7 +24,28 @@ def _parameters(inherited: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
     found = inherited(ctx)
     for parameter in found:
         parameter.process_value = partial(_process, parameter)
+        if getattr(parameter, "is_flag", False):
+            parameter.display_type_rich = _nothing  # it takes no value
     return found
+
+
+def _nothing(ctx: Any) -> None:
+    """What a flag takes."""
+
+
+def _show_help(inherited: Callable[[Any, Any], None], ctx: Any, formatter: Any) -> None:
+    from vllm_probe.cli.render.help import show
+
+    show(inherited, ctx, formatter)
+
+
+def _adapt(command: Any) -> Any:
+    """`command` and those below it with our parameters and help."""
+    command.get_params = partial(_parameters, command.get_params)
+    command.format_help = partial(_show_help, command.format_help)
+    for each in getattr(command, "commands", {}).values():
+        _adapt(each)
+    return command
 
 
 def _process(parameter: Any, ctx: Any, value: Any) -> Any:
@@ -46,14 +67,17 @@ class LazyGroup(TyperGroup):
         """The global options."""
         return _parameters(super().get_params, ctx)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of all."""
+        _show_help(super().format_help, ctx, formatter)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is click's
         """The command `cmd_name`, or null."""
         if cmd_name not in COMMANDS:
             return None
         command: Any = typer.main.get_command(import_module(f"vllm_probe.cli.commands.{cmd_name}").app)
         command.name = cmd_name
-        command.get_params = partial(_parameters, command.get_params)
-        return command
+        return _adapt(command)
 
 
 app = typer.Typer(

@@ -71,6 +71,7 @@ def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]
         others = Record(replace(selection, chosen=own)).decisions
         values = {each.key: each.value for each in others if each.value != decided[each.key].value}
         rules = {each.key: each.rule for each in others if each.key in values or each.rule != decided[each.key].rule}
+        rules.pop("quantization", None)  # it says why another won
         yield replace(found, values=values, rules=rules)
 
 
