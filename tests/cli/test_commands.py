@@ -16,6 +16,7 @@ from vllm_probe import api
 from vllm_probe.cli.commands.bench import disturbance
 from vllm_probe.core.capability import Measurement
 from vllm_probe.core.errors import Interrupted, MissingExtra
+from vllm_probe.core.extras import extra_command
 from vllm_probe.core.files import read_json
 from vllm_probe.core.schema import schema_text, violations
 from vllm_probe.core.system import Platform
@@ -236,13 +237,24 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
     ("name", "headline"),
     [
         ("cpu-healthy", "nothing wrong was found on this machine"),
-        ("nvidia-lost", "no known fault was found, but 1 of 3 devices cannot be used: see why below"),
+        ("adreno-msm", "no known fault was found, but 1 of 2 devices cannot be used: see why below"),
+        ("nvidia-lost", "1 blocks"),
         ("neuron-trn1", "nothing wrong was found; what was not checked stands below"),
     ],
 )
 def test_no_machine_with_a_dead_device_is_said_to_be_well(cli: Cli, name: str, headline: str) -> None:
-    ended = cli("--replay", HOSTS / name, "doctor", plugins="cpu,nvidia,neuron")
+    ended = cli("--replay", HOSTS / name, "doctor", plugins="cpu,nvidia,neuron,adreno")
     assert ended.out.splitlines()[0] == headline
+    assert ended.code == int("blocks" in headline)
+
+
+@pytest.mark.parametrize(("text", "said"), [("Segmentation fault", "nothing in it is known here"), ("", "it is empty")])
+def test_a_log_that_is_not_understood_is_said_first(cli: Cli, tmp_path: Path, text: str, said: str) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text(text)
+    ended = cli("--replay", HOSTS / "cpu-healthy", "doctor", "--log", log, plugins="cpu")
+    assert ended.out.startswith(f"the log is not understood: {said}")
+    assert "what was found without it:\nnothing wrong was found on this machine\n" in ended.out
 
 
 def test_a_misspelt_measurement_is_an_error_and_nothing_else(cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
@@ -371,5 +383,5 @@ def test_what_cannot_be_measured_without_torch_names_both_ways_out(cli: Cli, mon
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match="no capability document describes cpu0") as caught:
         api.negotiate("Qwen3-Embedding-0.6B", _WithoutTorch())
-    assert "pip install 'vllm-probe[runtime]'" in caught.value.hint
+    assert extra_command("runtime") in caught.value.hint
     assert "--capability" in caught.value.hint

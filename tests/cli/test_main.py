@@ -16,6 +16,7 @@ from tests.cli.conftest import HOSTS, Cli
 from vllm_probe.cli.app import COMMANDS, LazyGroup, app
 from vllm_probe.cli.commands.negotiate import PINNED
 from vllm_probe.cli.exits import EXTRA_OF, missing_extra
+from vllm_probe.core.extras import extra_command
 from vllm_probe.core.version import __version__
 
 BROKEN, INVALID, ASCEND = "broken.json", "invalid.json", "ascend.json"
@@ -219,7 +220,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
         error = missing_extra(ModuleNotFoundError(name=f"{module}.sub"))
         assert error is not None
         assert error.exit_code == 3
-        assert f"vllm-probe[{extra}]" in error.hint
+        assert f"{extra_command(extra)} brings it" == error.hint
     assert missing_extra(ModuleNotFoundError(name="vllm_probe.absent")) is None
 
 
@@ -236,7 +237,7 @@ def test_a_command_without_its_extra_says_which_to_install(cli: Cli, module: str
         ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert ended.returncode == 3
         assert "[missing-extra]" in ended.stderr
-        assert "pip install 'vllm-probe[runtime]'" in ended.stderr
+        assert extra_command("runtime") in ended.stderr
         assert "Traceback" not in ended.stderr
 
 

@@ -5,6 +5,7 @@ from typing import Final, NoReturn
 
 from vllm_probe.cli.streams import flush, tell
 from vllm_probe.core.errors import MissingExtra, ProbeError
+from vllm_probe.core.extras import extra_command
 
 EXTRA_OF: Final = {
     "torch": "runtime",
@@ -38,6 +39,4 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     extra = EXTRA_OF.get(module)
     if extra is None:
         return None
-    return MissingExtra(
-        f"the Python package {module!r} is not installed", hint=f"pip install 'vllm-probe[{extra}]' brings it"
-    )
+    return MissingExtra(f"the Python package {module!r} is not installed", hint=f"{extra_command(extra)} brings it")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from vllm_probe.core import codec
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefused, RecordingIncomplete
+from vllm_probe.core.extras import extra_command
 from vllm_probe.core.plugin import Check, ProbeResult, VendorPlugin
 from vllm_probe.core.rows import FixText, Row
 from vllm_probe.core.system import Host
@@ -280,9 +281,7 @@ def _load_adapter(name: str, adapter: str) -> AdapterFactory:
         raise
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            raise MissingExtra(
-                f"the adapter {name} needs torch", hint="run `pip install 'vllm-probe[runtime]'`"
-            ) from error
+            raise MissingExtra(f"the adapter {name} needs torch", hint=f"run `{extra_command('runtime')}`") from error
         raise PluginRefused(f"the adapter {name}: {error}", hint="install what it needs") from error
     except BaseException as error:  # isolation point: a plug-in may raise anything
         raise PluginRefused(

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from vllm_probe.core.errors import InvalidModel, MissingExtra, UnreadableFile
+from vllm_probe.core.extras import extra_command
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import format_bytes
 from vllm_probe.models.files import mode_of
@@ -59,7 +60,7 @@ def read_graph(data: memoryview, path: Path) -> Findings:
         from google.protobuf.message import DecodeError
     except ModuleNotFoundError as error:
         message = f"reading {path} needs the Python package {error.name!r}, which is not installed"
-        raise MissingExtra(message, hint="pip install 'vllm-probe[onnx]' brings it") from error
+        raise MissingExtra(message, hint=f"{extra_command('onnx')} brings it") from error
     hint = "the file is damaged or not ONNX; export or get it again"
     try:
         model = onnx.ModelProto.FromString(outline(data, onnx.ModelProto.DESCRIPTOR, str(path)))

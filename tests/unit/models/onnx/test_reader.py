@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.fuzz import onnx_model
 from tests.unit.models.onnx.graphs import IDS, decoder
 from vllm_probe.core.errors import InvalidModel, UnreadableFile
+from vllm_probe.core.extras import extra_command
 from vllm_probe.models.onnx.outline import MAX_VALUE_BYTES
 from vllm_probe.models.onnx.reader import MAX_INLINE_BYTES, read_onnx
 
@@ -97,7 +98,7 @@ def test_without_the_package_the_error_says_what_brings_it(tmp_path: Path) -> No
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "error: reading" in ended.stderr
-    assert "pip install 'vllm-probe[onnx]' brings it" in ended.stderr
+    assert f"{extra_command('onnx')} brings it" in ended.stderr
 
 
 @given(st.integers(0, len(SERIAL) - 1), st.binary(min_size=1, max_size=12))
