@@ -48,7 +48,7 @@ class Case:
     usable_bytes: int | None
     warnings: tuple[str, ...]
     division: tuple[int, int] = (1, 1)
-    division_rule: str = "one device was asked for"
+    division_rule: str = "one device"
 
     @property
     def spec(self) -> ModelSpec:

@@ -24,9 +24,10 @@ def spread(case: Case) -> Selection:
     Raises:
         BadUsage: a pinned format or method that the engine cannot run on this device.
     """
-    first = choose(case)
     count, pins = min(case.request.num_devices or 1, case.engine["max_ranks"]), case.request.pins
     is_open = {"tensor_parallel_size", "pipeline_parallel_size"}.isdisjoint(pins)
+    case = replace(case, division_rule=_undivided(case, is_open=is_open))
+    first = choose(case)
     if count == 1 or not is_open or first.chosen.budget.verdict in ("invalid", "unknown"):
         return first
     if first.own.boots and case.request.objective != "latency":
@@ -41,6 +42,23 @@ def spread(case: Case) -> Selection:
     if case.request.objective == "latency" and holding and link(case):
         return _fastest(holding, count)
     return _smallest([first, *splits], holding)
+
+
+def _undivided(case: Case, *, is_open: bool) -> str:
+    """Why the model is not divided over more devices than the pins say."""
+    count, main = case.request.num_devices, case.request.device_id
+    if not is_open:
+        return "the other is pinned, and nothing more is divided than was asked for"
+    if case.engine["max_ranks"] == 1:
+        return f"the {case.request.engine} runtime runs one device in one process"
+    if count is None:
+        return "one device: no host with such devices is known"
+    if count > 1:
+        return f"one of {count} devices: dividing the model over more is not known to be better"
+    own = next((device for device in case.request.beside if device.id == main), None)
+    kind = own and (own.vendor, own.arch, own.name)
+    alike = [device for device in case.request.beside if (device.vendor, device.arch, device.name) == kind]
+    return "--device names this one alone" if len(alike) > 1 else "the host has one such device"
 
 
 def _smallest(divisions: list[Selection], holding: list[Selection]) -> Selection:

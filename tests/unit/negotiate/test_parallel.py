@@ -138,3 +138,27 @@ def test_the_bundled_runtime_falls_back_to_the_next_device_of_the_host() -> None
     found = config(MINILM, arc, beside=(beside("cpu0", "cpu", "cpu", arch="avx2"),))
     assert found.roles == {"main": "0000:03:00.0", "host": "cpu0", "fallback": "cpu0"}
     assert config(MINILM, CPU, beside=(beside("cpu0", "cpu", "cpu"),)).roles == {"main": "cpu0"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ({"engine": "bundled"}, "the bundled runtime runs one device in one process"),
+        ({"engine": "vllm"}, "one device: no host with such devices is known"),
+        ({"engine": "vllm", "num_devices": 1, "device_id": "a", "beside": "a"}, "the host has one such device"),
+        ({"engine": "vllm", "num_devices": 1, "device_id": "a", "beside": "ab"}, "--device names this one alone"),
+        ({"engine": "vllm", "num_devices": 4}, "one of 4 devices holds it"),
+    ],
+)
+def test_why_one_device_runs_it_all_is_said_as_it_is(request_: dict[str, Any], why: str) -> None:
+    alike = tuple(beside(name) for name in request_.get("beside", ()))
+    found = config(QWEN3_8B, H100, **request_ | {"beside": alike})
+    assert division(found) == (1, 1)
+    assert decision(found, "tensor_parallel_size").rule.startswith(why)
+    assert decision(found, "pipeline_parallel_size").rule.startswith(why)
+
+
+def test_where_one_division_is_pinned_the_other_says_so() -> None:
+    found = config(QWEN3_8B, H100, engine="vllm", num_devices=8, pins={"tensor_parallel_size": 4})
+    said = "the other is pinned, and nothing more is divided than was asked for"
+    assert decision(found, "pipeline_parallel_size").rule == said
