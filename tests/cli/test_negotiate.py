@@ -171,3 +171,12 @@ def test_one_measured_speed_scales_the_prediction(cli: Cli) -> None:
     found = cli(*ON_CPU, "Qwen3-0.6B", "--engine", "vllm", "--measured", "50", "--json").json()["predicted"]
     assert found["tokens_per_s"]["value"] == pytest.approx(50)
     assert "scaled by the 50 tokens/s that were measured" in found["method"]
+
+
+def test_the_table_has_one_line_for_how_the_speed_was_predicted_and_the_tree_all_of_it(cli: Cli) -> None:
+    command = (*ON_CPU, "Qwen3-0.6B", "--engine", "vllm")
+    table = cli(*command, width=200).out
+    line = next(line for line in table.splitlines() if line.startswith("predicted by"))
+    assert re.search(r"roofline over bf16 \d+ GFLOP/s \(.+\) and \d+ GB/s \(.+\); --explain says how$", line)
+    assert "each step: the longer of FLOPs" not in table
+    assert "each step: the longer of FLOPs" in cli(*command, "--explain").out

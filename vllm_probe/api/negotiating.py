@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SHARE = "gpu_memory_utilization"
-
 
 def negotiate(
     model: str,
@@ -128,7 +126,7 @@ def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
     It names the limit of the model that was exceeded, or the bytes that are needed; the hint is what to do.
     """
     from vllm_probe.core.units import format_bytes
-    from vllm_probe.negotiate.explain import way_out
+    from vllm_probe.negotiate.explain import room_of, way_out
 
     budget = config.budget
     if budget.verdict in ("boots", "unknown"):
@@ -136,10 +134,7 @@ def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
     if budget.verdict == "invalid":
         return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=way_out(config))
     needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
-    share, room = config.gpu_memory_utilization, format_bytes(budget.device_total_bytes)
-    if share and budget.device_total_bytes and any(each.pinned for each in config.decisions if each.key == _SHARE):
-        room = f"the {format_bytes(round(share * budget.device_total_bytes))} that {_SHARE} {share:g} gives of {room}"
-    message = f"{config.model} needs {needs} of {room}: {budget.verdict}"
+    message = f"{config.model} needs {needs} of {room_of(config)}: {budget.verdict}"
     return DoesNotFit(message, hint=way_out(config))
 
 

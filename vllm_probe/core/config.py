@@ -69,12 +69,14 @@ class Prediction:
         ttft_s: time to the vector of a request that is alone, or to the first token under the workload.
         tpot_s: time per further token under the workload, null for pooling models.
         method: formula and inputs, or why nothing is predicted.
+        summary: method and the source of its rates in a line.
     """
 
     tokens_per_s: Estimate = field(default_factory=Estimate)
     ttft_s: Estimate = field(default_factory=Estimate)
     tpot_s: Estimate = field(default_factory=Estimate)
     method: str
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, limit_bytes
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
+from vllm_probe.negotiate.chunking import computes_whole
 from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
@@ -185,7 +186,7 @@ def _batch(record: Record, chosen: Sized) -> None:
     rule = "the prefill chunk"
     if shape.tokens > chosen.chunk.rows:
         whole = "the longest prompt, which is computed whole"
-        rule = whole if case.computes_whole_prompts else "a token a step for every sequence"
+        rule = whole if computes_whole(case, shape.max_model_len) else "a token a step for every sequence"
     record.set("max_num_batched_tokens", shape.tokens, rule, prefill_chunk_size=chosen.chunk.rows)
     width = chosen.candidate.weights.width
     gemms = [
@@ -199,13 +200,14 @@ def _memory(record: Record, chosen: Sized) -> None:
     """Share of the device memory that the engine is told to request."""
     case, requested = chosen.case, chosen.budget.requested_bytes
     share, rule = case.request.pins.get("gpu_memory_utilization"), _NO_CAPACITY
+    limit = limit_bytes(case, chosen.budget.graph_bytes)
     if case.total_bytes and requested is not None and share is None:
         outside = 0 if case.law["graphs_in_utilization"] else chosen.budget.graph_bytes
         rule = f"{format_bytes(requested)} of {format_bytes(case.total_bytes)}"
         exact = (requested - outside) / case.total_bytes
         share = math.ceil(exact * 10_000 - 0.01) / 10_000 if exact <= 1 else None
-        rule = rule if share else f"{rule}: more than there is"
-    limit = limit_bytes(case, chosen.budget.graph_bytes)
+        if limit and requested > limit:
+            rule += f", of which {format_bytes(limit)} are usable: more than there is"
     record.set(
         "gpu_memory_utilization",
         share,

@@ -52,6 +52,18 @@ def way_out(config: RuntimeConfig) -> str:
     return f"take a device with {needed}, or a smaller model"
 
 
+def room_of(config: RuntimeConfig) -> str:
+    """`the 132.81 GiB usable of 139.80 GiB`: what one rank may hold of the device, and whose share decided."""
+    total = config.budget.device_total_bytes
+    share = next(each for each in config.decisions if each.key == "gpu_memory_utilization")
+    limit, given = share.inputs.get("limit_bytes"), config.gpu_memory_utilization
+    if not total or not isinstance(limit, int):
+        return format_bytes(total)
+    if share.pinned and given and (asked := round(given * total)) <= limit:
+        return f"the {format_bytes(asked)} that {share.key} {given:g} gives of {format_bytes(total)}"
+    return f"the {format_bytes(limit)} usable of {format_bytes(total)}" if limit < total else format_bytes(total)
+
+
 def _draw(nodes: Sequence[_Node], indent: str) -> Iterator[str]:
     for index, (text, children) in enumerate(nodes):
         is_last = index == len(nodes) - 1

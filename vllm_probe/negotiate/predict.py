@@ -140,7 +140,7 @@ class Roofline:
 def predict(case: Case, candidate: Candidate, shape: Shape, verdict: BudgetVerdict) -> Prediction:
     """Tokens per second, TTFT and TPOT with bands, or the reason why nothing is predicted."""
     if reason := _withheld(case, candidate, verdict):
-        return Prediction(method=f"withheld: {reason}")
+        return Prediction(method=f"withheld: {reason}", summary=f"withheld: {reason}")
     found = Roofline(case, candidate, shape)
     typical, measured = found.tokens_per_s(), case.request.measured_tokens_per_s
     scale = measured / typical if measured else 1.0
@@ -149,6 +149,7 @@ def predict(case: Case, candidate: Candidate, shape: Shape, verdict: BudgetVerdi
         ttft_s=_estimate(case, "ttft_s", found.ttft_s() / scale),
         tpot_s=_estimate(case, "tpot_s", found.tpot_s() / scale) if case.workload.output_len else Estimate(),
         method=_method(case, candidate) + (_calibration(case, typical, scale) if measured else ""),
+        summary=_summary(case, candidate) + (", scaled to the speed that was measured" if measured else ""),
     )
 
 
@@ -173,6 +174,13 @@ def _estimate(case: Case, key: str, value: float) -> Estimate:
     slow, fast = bands[key]
     ends = (value * slow, value * fast) if key == "tokens_per_s" else (value / fast, value / slow)
     return Estimate(value=value, low=ends[0], high=ends[1])
+
+
+def _summary(case: Case, candidate: Candidate) -> str:
+    """`roofline over bf16 974 GFLOP/s (measured, in short runs) and 34 GB/s (stated)`."""
+    how = "measured" if case.rates.has_measured_bandwidth else "stated"
+    bandwidth = f"{format_figure(case.rates.bandwidth or 0)} GB/s ({how})"
+    return f"roofline over {candidate.compute} {case.rates.of(candidate.compute)} and {bandwidth}"
 
 
 def _method(case: Case, candidate: Candidate) -> str:

@@ -2,8 +2,22 @@
 
 from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, GLM_5_3, H100, MINILM, QWEN3_8B, RTX, config
-from vllm_probe.negotiate.explain import explain, way_out
+from tests.unit.negotiate.cases import (
+    ASCEND,
+    CPU,
+    EMBEDDING,
+    GIB,
+    GLM_5_3,
+    H100,
+    MINILM,
+    QWEN3_8B,
+    RTX,
+    config,
+    decision,
+)
+from vllm_probe.core.units import format_bytes
+from vllm_probe.models import catalogue
+from vllm_probe.negotiate.explain import explain, room_of, way_out
 from vllm_probe.negotiate.laws import table
 
 
@@ -59,3 +73,26 @@ def test_the_way_out_of_too_little_memory_is_more_of_it_and_of_bytes_their_unit(
 def test_the_way_out_of_a_request_that_nothing_takes_is_a_shorter_one() -> None:
     found = config(MINILM, CPU, device_memory_bytes=24, input_len=10_000_000)
     assert way_out(found) == "ask for shorter requests, or take a model with a longer context"
+
+
+def test_what_decided_that_a_model_does_not_fit_is_named_and_not_the_capacity_alone() -> None:
+    spec, alone = catalogue.load("Llama-3.1-70B"), {"quantization": "none"}
+    card = H100 | {"memory": {**H100["memory"], "total_bytes": 140 * GIB, "usable_bytes": 136 * GIB}}
+    usable = config(spec, card, engine="vllm", pins=alone | {"kv_cache_memory_bytes": 4 * GIB})
+    limit = decision(usable, "gpu_memory_utilization").inputs["limit_bytes"]
+    assert limit < 136 * GIB < 140 * GIB
+    assert usable.budget.verdict == "oom"
+    assert room_of(usable) == f"the {format_bytes(limit)} usable of 140.00 GiB"
+    assert f"of which {format_bytes(limit)} are usable" in decision(usable, "gpu_memory_utilization").rule
+    share = config(spec, card, engine="vllm", pins=alone | {"gpu_memory_utilization": 0.5})
+    assert room_of(share) == "the 70.00 GiB that gpu_memory_utilization 0.5 gives of 140.00 GiB"
+    more = config(spec, card, engine="vllm", pins=alone | {"gpu_memory_utilization": 0.99})
+    assert room_of(more) == "the 136.00 GiB usable of 140.00 GiB"
+
+
+def test_how_the_speed_was_predicted_has_a_line_beside_its_formula() -> None:
+    speed = config(MINILM, CPU).predicted
+    assert speed.summary == "roofline over bf16 974 GFLOP/s (measured, in short runs) and 34 GB/s (stated)"
+    assert len(speed.method) > 2 * len(speed.summary)
+    withheld = config(EMBEDDING, ASCEND, engine="vllm").predicted
+    assert withheld.summary == withheld.method

@@ -4,9 +4,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vllm_probe.cli.render.console import BUDGET_STYLES, heading, pairs, table
-from vllm_probe.core.config import Decision, Estimate, MemoryBudget, RuntimeConfig
+from vllm_probe.core.config import Decision, Estimate, RuntimeConfig
 from vllm_probe.core.units import format_bytes
 from vllm_probe.core.values import JsonValue
+from vllm_probe.negotiate.explain import room_of
 
 _PARTS = ("weights", "activation", "non_torch", "graph", "kv_cache")
 
@@ -21,7 +22,7 @@ def render(config: RuntimeConfig) -> Group:
         Text(),
         decisions(config),
         heading("memory"),
-        pairs(_budget(config.budget)),
+        pairs(_budget(config)),
         heading("speed"),
         pairs(_speed(config)),
     ]
@@ -73,9 +74,11 @@ def _value(value: JsonValue) -> str:
     return str(value)
 
 
-def _budget(budget: MemoryBudget) -> list[tuple[str, RenderableType]]:
+def _budget(config: RuntimeConfig) -> list[tuple[str, RenderableType]]:
+    budget = config.budget
     sizes = [(part.replace("_", " "), getattr(budget, f"{part}_bytes")) for part in _PARTS]
-    requested = f"{format_bytes(budget.requested_bytes)} of {format_bytes(budget.device_total_bytes)}"
+    room = format_bytes(budget.device_total_bytes) if budget.verdict == "boots" else room_of(config)
+    requested = f"{format_bytes(budget.requested_bytes)} of {room}"
     if budget.device_total_bytes is None:
         requested = "the capacity is unknown: give --device-memory"
     verdict = Text.assemble((budget.verdict, BUDGET_STYLES[budget.verdict]), f", {requested}")
@@ -89,7 +92,9 @@ def _speed(config: RuntimeConfig) -> list[tuple[str, RenderableType]]:
         ("first answer", _estimate(speed.ttft_s, 1000, " ms")),
         ("per token", _estimate(speed.tpot_s, 1000, " ms")),
     ]
-    return [*((name, text) for name, text in figures if text), ("predicted by", Text(speed.method, style="dim"))]
+    how = speed.summary or speed.method
+    how += "; --explain says how" if figures[0][1] else ""
+    return [*((name, text) for name, text in figures if text), ("predicted by", Text(how, style="dim"))]
 
 
 def _estimate(estimate: Estimate, factor: float, unit: str) -> str:
