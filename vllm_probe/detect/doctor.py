@@ -10,6 +10,7 @@ from vllm_probe.core.errors import RecordingIncomplete
 from vllm_probe.core.plugin import Check
 from vllm_probe.core.rows import Row
 from vllm_probe.core.system import Host
+from vllm_probe.detect.causes import unusable
 from vllm_probe.detect.checks import container, runtime, stack, toolkit
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
@@ -48,18 +49,18 @@ def diagnose(
     found = [
         finding for check in (*manager.checks(), *CHECKS) for finding in _findings_of(check, host, probed.devices, text)
     ]
+    software = read_software(host)
+    weighed = tuple(weigh(device, software) for device in probed.devices)
+    seen = (*manager.findings(), *probed.findings, *found)
+    why = tuple(unusable(host, weighed, seen))
     here = container_kind(host) or "host"
     findings = tuple(
         sorted(
-            (
-                _nearest_first(finding, here)
-                for finding in explain(host, text, (*manager.findings(), *probed.findings, *found))
-            ),
+            (_nearest_first(finding, here) for finding in explain(host, text, (*seen, *why))),
             key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
         )
     )
-    software = read_software(host)
-    judged = tuple(judge(weigh(device, software), findings) for device in probed.devices)
+    judged = tuple(_judged(device, findings, why) for device in weighed)
     return Diagnosis(
         schema_version="1.0",
         **stamp.header(),
@@ -77,6 +78,14 @@ def diagnose(
         findings=findings,
         not_checked=(*_unexplained(log, findings), *_not_checked(host, judged)),
     )
+
+
+def _judged(device: Device, findings: Sequence[Finding], why: Sequence[Finding]) -> Device:
+    """`device` as `findings` leave it; what its verdict alone led to leaves the verdict's reason, which tells more."""
+    reason = device.verdict.reason
+    judged = judge(device, findings)
+    explained = any(finding.device == device.id for finding in why)
+    return replace(judged, verdict=replace(judged.verdict, reason=reason)) if explained else judged
 
 
 def _findings_of(check: Check, host: Host, devices: tuple[Device, ...], log: str) -> Iterable[Finding]:
@@ -118,7 +127,10 @@ def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
         if device.verdict.code == "unknown":
             yield f"{device.id} ({device.name or device.vendor}): {device.verdict.reason}"
     listed = {device.id.partition("/")[0] for device in devices}
+    bad = {device.id: device.verdict for device in devices if device.verdict.code == "unusable"}
     for function in accelerators(host):
+        if function.asleep and function.address in bad and not bad[function.address].findings:
+            yield f"{function.address} ({function.label}): asleep; {bad[function.address].reason}"
         if function.kind and function.address not in listed:
             yield f"{function.address} ({function.label}): no plug-in installed here examines it"
         if function.asleep and function.address not in listed:

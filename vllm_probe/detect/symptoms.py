@@ -1,12 +1,14 @@
 """Error texts that name a row by themselves: of recorded commands, and of a log that a user brings."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vllm_probe.core.device import Finding
 from vllm_probe.core.rows import matching_line
 from vllm_probe.core.system import Host
-from vllm_probe.detect.checks import ROWS
+from vllm_probe.detect.causes import MARKERS, ROWS
+from vllm_probe.detect.checks import ROWS as CHECKED
 from vllm_probe.detect.checks.container import AMD, pass_in
 from vllm_probe.detect.checks.runtime import NO_DEVICE_DRIVER
 from vllm_probe.detect.nodes import lxc_lines
@@ -18,13 +20,21 @@ class Symptom:
 
     Attributes:
         pattern: regular expression.
-        ids: rows that explain it; the first is reported when no check found one of them.
-        alone: the text is proof enough for that.
+        rows: keys of the rows that explain it; the first is reported when nothing here shows one of them.
     """
 
     pattern: str
-    ids: tuple[str, ...]
-    alone: bool = True
+    rows: tuple[str, ...]
+
+
+_NOT_GIVEN = ("CTR-01", "CTR-07", "CTR-08", "CTR-17")
+_UNLOADED = ("DRV-01", "DRV-02", "DRV-05", "DRV-07", "DRV-08", "WSL-04")
+
+
+def _acl(*codes: str) -> str:
+    """ACL's statuses, where a line calls them that: a bare number may be anything."""
+    caller = r"(acl\w{0,40}|rt[A-Z]\w{0,40}|ERR\w{0,10}|[Ee]rror( code)?|ret)\b"
+    return rf"{caller}.{{0,60}}\b({'|'.join(codes)})\b"
 
 
 SYMPTOMS = (
@@ -39,11 +49,94 @@ SYMPTOMS = (
     Symptom(r"/dev/kfd: no such file|kfd driver not loaded", ("CTR-12",)),
     Symptom(r"/dev/kfd read-write: Permission denied", ("CTR-13",)),
     Symptom(
-        r"Could not initialize Tensile host: No devices found|no ROCm-capable device", ("CTR-12", "CTR-13"), alone=False
+        r"Could not initialize Tensile host: No devices found|no ROCm-capable device|No HIP GPUs are available",
+        ("CTR-13/any", "CTR-12", "ENV-04", "ENV-05", "DRV-14"),
     ),
-    Symptom(r"No XPU devices are available", ("CTR-14", "CTR-15"), alone=False),
+    Symptom(r"No XPU devices are available|No XPU device detected", ("XPU-01", "CTR-14", "CTR-15", "ENV-06", "LIB-07")),
     Symptom(r"(?i)devices\.allow\S{0,20}: operation not permitted", ("CTR-16",)),
     Symptom(r'no runtime for "nvidia" is configured', ("CTR-17",)),
+    Symptom(r"couldn't communicate with the NVIDIA driver", ("DRV-01", "DRV-02", "DRV-07", "DRV-08")),
+    Symptom(r"Found no NVIDIA driver on your system", ("DRV-01/absent", "DRV-02", "DRV-07", *_NOT_GIVEN, "LIB-11")),
+    Symptom(r"nvidia-smi: (command )?not found|command not found: nvidia-smi", ("DRV-01/no-smi", *_NOT_GIVEN)),
+    Symptom(r"insert 'nvidia\S{0,20}: Key was rejected|module with unavailable key is rejected", ("DRV-02",)),
+    Symptom(
+        r"Driver/library version mismatch|NVRM: API mismatch|system has unsupported display driver / cuda driver",
+        ("DRV-03",),
+    ),
+    Symptom(
+        r"Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT|unexpected WPR2 already up"
+        r"|\bXid \(.{1,40}: 1(19|20),",
+        ("DRV-06",),
+    ),
+    Symptom(
+        r"CUDA unknown error - this may be due to|\bCUDA_ERROR_UNKNOWN\b", ("DRV-09", "DRV-10", "CTR-04", "CTR-16")
+    ),
+    Symptom(r"\bXid \(.{1,40}: 79,|[Ff]allen off the bus|\bGPU is lost\b", ("DRV-12",)),
+    Symptom(r"amdgpu: GPU re(set|covery)\b|HW Exception by GPU node", ("DRV-12/amd",)),
+    Symptom(r"amdgpu: Fatal error during GPU init|Direct firmware load for amdgpu/\S{1,80} failed", ("DRV-13",)),
+    Symptom(r"PCI rejects atomics [0-9]{1,6}<[0-9]{1,6}", ("DRV-15",)),
+    Symptom(r"PCI rejects atomics(?! [0-9])", ("DRV-14",)),
+    Symptom(r"(?i)\bsystem not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY", ("DRV-16",)),
+    Symptom(r"WSL environment detected but no adapters were found", ("WSL-02", "WSL-01")),
+    Symptom(
+        r"driver on your system is too old \(found|CUDA driver version is insufficient for CUDA runtime", ("VER-01",)
+    ),
+    Symptom(
+        r"no kernel image is available for execution|not compatible with the current PyTorch installation"
+        r"|CUDA error: invalid device function",
+        ("VER-02", "VER-03", "VER-04"),
+    ),
+    Symptom(r"(?i)bfloat16 is only supported on GPUs with compute capability of at least 8", ("VER-04/bfloat16",)),
+    Symptom(r"forward compatibility was attempted on non supported HW", ("VER-06",)),
+    Symptom(r"Torch not compiled with (CUDA|XPU) enabled", ("VER-07", "VER-09")),
+    Symptom(
+        r"HIP error: invalid device function|hipErrorNoBinaryForGpu|hipErrorInvalidDeviceFunction"
+        r"|Cannot read \S{0,200}TensileLibrary",
+        ("VER-08", "ENV-07"),
+    ),
+    Symptom(r"Free memory on device.{0,200}less than desired GPU memory utilization", ("MEM-01", "MEM-03", "MEM-02")),
+    Symptom(
+        r"(CUDA|HIP|XPU|NPU) out of memory|torch(\.cuda)?\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)",
+        ("MEM-01/allocation", "MEM-02"),
+    ),
+    Symptom(
+        r"To serve at least one request with the model.{0,12} max seq len|No available memory for the cache blocks"
+        r"|larger than the maximum number of tokens that can be stored in KV cache",
+        ("MEM-01/cache",),
+    ),
+    Symptom(r"Error while creating shared memory segment|/dev/shm/nccl-\S{1,40}.{0,80}No space left", ("MEM-07",)),
+    Symptom(
+        r"\boom-kill:|\bOOMKilled\b|Out of memory: Killed process|(?m:^Killed\r?$)|[0-9] Killed {2,40}\S"
+        r"|\bexit(ed with)? (status|code):? 137\b",
+        ("MEM-09", "WSL-07"),
+    ),
+    Symptom(r"uncorrectable ECC error|\bXid \(.{1,40}: (48|63|64|94|95),", ("THM-08",)),
+    Symptom(r"invalid literal for int\(\) with base 10: '(MIG|GPU)-", ("PRT-02",)),
+    Symptom(r"CUDA-capable device\(s\) is/are busy or unavailable", ("PRT-08", "PRT-06", "PRT-07")),
+    Symptom(r"\bGLIBC_2\.[0-9]{1,3}\S{0,3} not found", ("LIB-01",)),
+    Symptom(r"\b(GLIBCXX|CXXABI)_[0-9.]{1,10}\S{0,3} not found", ("LIB-02",)),
+    Symptom(r"cannot allocate memory in static TLS block", ("LIB-03",)),
+    Symptom(r"libgomp\S{0,40}: cannot open shared object", ("LIB-04",)),
+    Symptom(r"undefined symbol: __nvJitLink", ("LIB-06",)),
+    Symptom(r"libze_loader\.so\S{0,10}: cannot open shared object", ("LIB-07",)),
+    Symptom(
+        r"Failed to infer device type|No platform detected, vLLM is running on UnspecifiedPlatform",
+        ("LIB-10", "OTH-02"),
+    ),
+    Symptom(r"libcuda\.so\S{0,10}: cannot open shared object", ("LIB-11", "CTR-07", "CTR-05", "WSL-05")),
+    Symptom(
+        r"No CUDA GPUs are available|no CUDA-capable device is detected", ("ENV-01", "PRT-01", *_NOT_GIVEN, *_UNLOADED)
+    ),
+    Symptom(r"libascend_hal\.so: cannot open|Failed to load the backend extension: torch_npu", ("ASC-01", "ASC-02")),
+    Symptom(r"dcmi module initialize failed|DrvMngGetConsoleLogLevel failed|\bret is -8005\b", ("ASC-03", "ASC-02")),
+    Symptom(_acl("500001", "507008", "507899"), ("ASC-05/pair",)),
+    Symptom(_acl("507033", "207001"), ("ASC-06",)),
+    Symptom(_acl("107002") + r"|\bctx is NULL\b|context pointer null", ("ASC-10",)),
+    Symptom(_acl("107001"), ("ENV-09",)),
+    Symptom(r"UR_RESULT_ERROR_DEVICE_LOST|\bZE_RESULT_ERROR_DEVICE_LOST", ("XPU-04",)),
+    Symptom(r"UR_RESULT_ERROR_UNSUPPORTED_FEATURE", ("XPU-03", "VER-12")),
+    Symptom(r"\bXid \(.{1,40}: (13|31),|an illegal memory access was encountered", ("KRN-04",)),
 )
 
 
@@ -55,18 +148,21 @@ def explain(host: Host, log: str, findings: Iterable[Finding]) -> tuple[Finding,
     known = list(findings)
     for symptom in SYMPTOMS:
         line = matching_line(log, symptom.pattern)
-        found = [index for index, finding in enumerate(known) if line and finding.id in symptom.ids]
+        rows = {key.partition("/")[0] for key in symptom.rows}
+        found = [index for index, finding in enumerate(known) if line and finding.id in rows]
         for index in found:
             known[index] = replace(known[index], evidence=(*known[index].evidence, line or ""))
             if known[index].severity == "latent":
                 known[index] = replace(known[index], severity="blocks", blocking=True)
-        if line and not found and symptom.alone:
-            known.append(replace(_reported(host, symptom.ids[0], line), disables_device=False))
+        if line and not found:
+            known.append(replace(_reported(host, symptom.rows[0], line), disables_device=False))
     return tuple(known)
 
 
-def _reported(host: Host, row: str, line: str) -> Finding:
-    if row in {AMD.hidden, AMD.denied}:
-        return pass_in(host, row, AMD, None, (line,), node="/dev/kfd")
+def _reported(host: Host, key: str, line: str) -> Finding:
+    if key == "WSL-02" and re.search(r"Microsoft(?!.*WSL2)", host.read_text("/proc/version") or ""):
+        key = "WSL-01"
+    if key.partition("/")[0] in {AMD.hidden, AMD.denied}:
+        return pass_in(host, key, AMD, None, (line,), node="/dev/kfd")
     nodes = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
-    return ROWS[row].finding(None, (line,), lxc=lxc_lines(host, nodes), wanted="true")
+    return (CHECKED | ROWS)[key].finding(None, (line,), lxc=lxc_lines(host, nodes), wanted="true", **MARKERS)

@@ -8,12 +8,17 @@ import pytest
 from tests.unit.detect.scenes import HOSTS, SHARED, full_diagnosis_of
 from vllm_probe.core.device import Finding
 from vllm_probe.core.rows import Row
+from vllm_probe.detect import causes
 from vllm_probe.detect.checks import ROWS
 from vllm_probe.detect.doctor import CHECKS
 from vllm_probe.vendors.cpu import checks as cpu_checks
 
 ALL_ROWS: dict[str, Row] = {**ROWS, **cpu_checks._ROWS}
 IDS = {row.id for row in ALL_ROWS.values()}
+SAID = {row.id for row in causes.ROWS.values()}
+"""Rows that a device's verdict or a log names."""
+UNSEEN = {"LIB-01", "LIB-05", "MEM-07"}
+"""Of these the ones that a shared scene has and no verdict or transcript in it tells."""
 DANGEROUS = r"overdrive|ppfeaturemask|setenforce|setsebool|semanage|LD_PRELOAD|gpu-reset|drop_caches|rm -rf|kill -9"
 
 
@@ -52,9 +57,10 @@ def test_the_checks_announce_exactly_the_rows_that_exist() -> None:
     assert announced | log_only == IDS
 
 
-@pytest.mark.parametrize("key", sorted(ALL_ROWS))
-def test_a_row_is_well_formed_and_proposes_nothing_dangerous(key: str) -> None:
-    row = ALL_ROWS[key]
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=key) for rows in (ALL_ROWS, causes.ROWS) for key, row in sorted(rows.items())]
+)
+def test_a_row_is_well_formed_and_proposes_nothing_dangerous(row: Row) -> None:
     assert row.severity in {"blocks", "degrades", "latent", "info"}
     assert row.fix
     for where, command, text, effect in row.fix:
@@ -69,8 +75,8 @@ def test_a_row_is_well_formed_and_proposes_nothing_dangerous(key: str) -> None:
 def test_no_row_of_ours_is_reported_on_a_host_with_another_fault(scene: dict[str, Any]) -> None:
     expected = set(scene["expected"]["diagnosis_ids"])
     diagnosis = full_diagnosis_of(scene)
-    assert {finding.id for finding in diagnosis.findings} == expected & IDS
-    if expected <= IDS:
+    assert {finding.id for finding in diagnosis.findings} == expected & (IDS | SAID) - UNSEEN
+    if expected <= (IDS | SAID) - UNSEEN:
         assert [part for part in scene["expected"]["fix_contains"] if part not in _texts(diagnosis.findings)] == []
     usable = {device.id: (device.vendor, device.kind, device.arch, device.usable) for device in diagnosis.devices}
     for device in scene["expected"]["devices"]:

@@ -1,6 +1,7 @@
 """The document of `doctor` for a person."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,12 +14,25 @@ from vllm_probe.core.device import Diagnosis
 
 def render(found: Diagnosis) -> Group:
     """Findings, most severe first, then each device's verdict and what was not looked at."""
-    parts: list[RenderableType] = [_summary(found), findings.render(found.findings), heading("devices")]
+    parts: list[RenderableType] = [
+        *_unexplained(found),
+        _summary(found),
+        findings.render(found.findings),
+        heading("devices"),
+    ]
     parts.append(pairs((device.id, verdict(device.verdict)) for device in found.devices))
     if found.not_checked:
         notes = (Padding(Text(reason, style="dim"), (0, 0, 0, 2)) for reason in found.not_checked)
         parts += [heading("not checked"), *notes]
     return Group(*parts)
+
+
+def _unexplained(found: Diagnosis) -> Iterator[Text]:
+    """That the log which was brought says nothing known: first of all, since it is what was asked."""
+    for reason in found.not_checked:
+        if reason.startswith("the log: "):
+            yield Text(f"the log is not understood: {reason.removeprefix('the log: ')}", style="yellow")
+            yield Text("what was found without it:")
 
 
 def _summary(found: Diagnosis) -> Text:

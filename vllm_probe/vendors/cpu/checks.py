@@ -13,6 +13,11 @@ from vllm_probe.host.stats import parse_cpu_list
 from vllm_probe.vendors.software import installed
 
 _CAP_SYS_NICE = 1 << 23  # include/uapi/linux/capability.h
+_DIED = (
+    r"[Ii]llegal (hardware )?instruction(?! was encountered)|SIGILL|\btrap invalid opcode\b"
+    r"|was compiled with avx\w{0,20} but CPU does not support it"
+)
+"""What a shell, a signal handler, the kernel and vLLM say; `an illegal instruction was encountered` is CUDA's word."""
 _ROWS = load_rows(Path(__file__).with_name("rows.json"))
 
 
@@ -22,7 +27,7 @@ def missing_instructions(host: Host, devices: tuple[Device, ...], log: str) -> I
     isa = _isa(cpu)
     if cpu is None or not isa:
         return
-    died = matching_line(log, r"Illegal instruction|SIGILL|was compiled with avx\w{0,20} but CPU does not support it")
+    died = matching_line(log, _DIED)
     vllm, x86 = installed(host, "vllm") or "", "neon" not in isa
     unmet = f"vllm {vllm}: its CPU builds need AVX2" if "cpu" in vllm and x86 and "avx2" not in isa else None
     flags = f"{_source(cpu, 'isa')}: {cpu.name}, at best {cpu.arch}"

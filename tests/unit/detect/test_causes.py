@@ -1,0 +1,187 @@
+"""Which row a device that cannot be used gets, by what its plug-in said of it."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.detect.scenes import HOSTS, full_diagnosis_of, host_of
+from vllm_probe.core.device import Device, Finding, Verdict
+from vllm_probe.core.values import Kind
+from vllm_probe.detect.causes import CAUSES, ROWS, unusable
+from vllm_probe.vendors.nvidia.codes import CUDA, NVML
+
+HEALTHY = [name for name in HOSTS if "healthy" in name]
+
+
+def _device(reason: str, kind: Kind = "gpu", *, vendor: str = "nvidia", id_: str = "0000:01:00.0") -> Device:
+    return Device(
+        id=id_, vendor=vendor, kind=kind, driver="nvidia 575.57.08", verdict=Verdict(code="unusable", reason=reason)
+    )
+
+
+def _rows(device: Device, *others: Device, **facts: Any) -> list[Finding]:
+    return list(unusable(host_of(**facts), (device, *others), ()))
+
+
+OTHER = Device(
+    id="0000:02:00.0", vendor="nvidia", kind="gpu", usable=True, verdict=Verdict(code="usable", reason="it runs")
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "row"),
+    [
+        ("it is bound to vfio-pci, for a virtual machine", "DRV-08"),
+        ("it is bound to nouveau, which draws and does not compute", "DRV-07"),
+        ("no driver is bound to it; run `sudo modprobe nvidia` on the host", "DRV-01"),
+        ("no driver is bound to it; run `sudo modprobe amdgpu` on the host", "DRV-13"),
+        ("no driver is bound to it; run `sudo modprobe xe` on the host", "DRV-18"),
+        ("no driver is bound to it; run `sudo modprobe habanalabs` on the host", "PLG-09"),
+        (f"{NVML[15].text}; {NVML[15].fix}", "DRV-12"),
+        (f"{NVML[16].text}; {NVML[16].fix}", "THM-08"),
+        (f"{NVML[18].text}; {NVML[18].fix}", "DRV-03"),
+        (f"{NVML[12].text}; {NVML[12].fix}", "LIB-10"),
+        (f"{NVML[8].text}; {NVML[8].fix}", "PLG-09"),
+        (f"cuInit gives 34: {CUDA[34].text}; {CUDA[34].fix}", "LIB-05"),
+        (f"cuInit gives 46: {CUDA[46].text}; {CUDA[46].fix}", "PRT-08"),
+        (f"cuInit gives 100: {CUDA[100].text}; {CUDA[100].fix}", "PLG-09"),
+        (f"cuInit gives 802: {CUDA[802].text}; {CUDA[802].fix}", "DRV-16"),
+        (f"cuInit gives 803: {CUDA[803].text}; {CUDA[803].fix}", "DRV-03"),
+        (f"cuInit gives 804: {CUDA[804].text}; {CUDA[804].fix}", "VER-06"),
+        (f"cuInit gives 999: {CUDA[999].text}; {CUDA[999].fix}", "DRV-09"),
+        ("MIG is on and there is no instance; run `sudo nvidia-smi mig -cgi <profile> -C`", "PRT-01"),
+        ("torch 2.9+cu130 cannot run on it: the build cu130 has no kernels for sm_70; run `pip x`", "VER-03"),
+        ("torch 2.7+cu126 cannot run on it: the build cu126 has no kernels for sm_120; run `pip x`", "VER-02"),
+        ("torch 2.7+rocm6.4 cannot run on it: the build rocm6.4 has no kernels for gfx1103; run `pip x`", "VER-08"),
+        ("torch 2.11+cu130 cannot run on it: the build cu130 needs driver 580, this is 570; run `pip x`", "VER-01"),
+        ("torch 2.9+cu128 is a build for NVIDIA devices and cannot run on it; run `pip x`", "VER-09"),
+        ("zeInit gives 0x78000003: the driver does not support this GPU; run `x`", "XPU-03"),
+        ("zeInit gives 0x70000001: the GPU is lost: it hung, was reset or removed; see `sudo dmesg`", "XPU-04"),
+        ("aclInit gives 507033: the device cannot be set up; free it, see `npu-smi info`", "ASC-06"),
+        ("aclInit gives 500001: CANN and the driver do not fit together; install the pair", "ASC-05"),
+    ],
+)
+def test_a_verdict_names_the_row_of_its_cause(reason: str, row: str) -> None:
+    (finding,) = _rows(_device(reason))
+    assert (finding.id, finding.device, finding.severity, finding.disables_device) == (
+        row,
+        "0000:01:00.0",
+        "blocks",
+        True,
+    )
+    assert finding.evidence[1] == reason.partition("; ")[0]
+
+
+def test_the_command_of_the_verdict_stays_where_it_alone_knows_the_build() -> None:
+    (finding,) = _rows(
+        _device("torch 2.7+cu126 cannot run on it: the build cu126 has no kernels for sm_120; run `pip x`")
+    )
+    assert finding.fix[0].command == "pip x"
+
+
+def test_where_no_row_fits_the_verdict_itself_is_cause_and_fix() -> None:
+    (finding,) = _rows(
+        _device("this process may not use it; start the container with `--device /dev/x`", vendor="acme")
+    )
+    assert finding.cause == "The acme gpu cannot be used: this process may not use it."
+    (fix,) = finding.fix
+    assert (fix.where, fix.command) == ("docker", "--device /dev/x")
+    assert fix.text == "Start the container with `--device /dev/x`."
+
+
+def test_secure_boot_explains_a_module_that_is_there_and_not_loaded() -> None:
+    device = _device("no driver is bound to it; run `sudo modprobe nvidia` on the host")
+    files = {
+        "/sys/firmware/efi/efivars/SecureBoot-8be4": "!hex 0600000001",
+        "/lib/modules/6.2.0/extra/nvidia.ko.xz": "",
+    }
+    assert [finding.id for finding in _rows(device, files=files)] == ["DRV-02"]
+    for path, text in (
+        ("/sys/firmware/efi/efivars/SecureBoot-8be4", "!hex 0600000000"),
+        *(("/lib/modules/6.2.0/extra/nvidia.ko.xz", "!absent"),),
+    ):
+        assert [finding.id for finding in _rows(device, files=files | {path: text})] == ["DRV-01"]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        _device("neither torch nor vLLM has a backend for it", "igpu"),
+        _device("no AVX2", "cpu"),
+        Device(
+            id="x", vendor="acme", kind="gpu", usable=True, verdict=Verdict(code="hidden", reason="a variable hides it")
+        ),
+        Device(id="x", vendor="acme", kind="npu", verdict=Verdict(code="unknown", reason="nothing was asked")),
+        OTHER,
+    ],
+)
+def test_nothing_is_said_of_a_device_that_is_hidden_unknown_usable_or_never_taken(device: Device) -> None:
+    assert _rows(device) == []
+
+
+def test_a_device_whose_parts_compute_and_one_that_is_explained_give_nothing() -> None:
+    whole = _device("MIG is on, so only its instances compute: 0000:01:00.0/mig-2.0")
+    part = Device(
+        id="0000:01:00.0/mig-2.0",
+        vendor="nvidia",
+        kind="gpu",
+        usable=True,
+        details={"parent": whole.id},
+        verdict=OTHER.verdict,
+    )
+    assert _rows(whole, part) == []
+    known = ROWS["DRV-12"].finding(whole.id, ())
+    assert list(unusable(host_of(), (whole,), (known,))) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "files", "blocks"),
+    [
+        ("this container was not given /dev/nvidia1; start it with `x`", {"/.dockerenv": ""}, False),
+        ("the CUDA driver does not list it; see `sudo dmesg`", {"/.dockerenv": ""}, False),
+        ("the CUDA driver does not list it; see `sudo dmesg`", {}, True),
+        ("it is bound to vfio-pci, for a virtual machine", {}, False),
+        ("it is bound to nouveau, which draws and does not compute", {}, True),
+    ],
+)
+def test_a_device_that_may_have_been_left_out_blocks_only_where_no_other_works(
+    reason: str, files: dict[str, str], *, blocks: bool
+) -> None:
+    (beside,) = _rows(_device(reason), OTHER, files=files)
+    assert beside.blocking is blocks
+    assert (beside.severity == "blocks") is blocks
+    assert _rows(_device(reason), files=files)[0].blocking
+
+
+def test_a_build_of_torch_for_the_other_card_blocks_nothing_on_a_mixed_machine() -> None:
+    amd = _device("torch 2.9+cu128 is a build for NVIDIA devices and cannot run on it; run `pip x`", vendor="amd")
+    assert [finding.blocking for finding in _rows(amd, OTHER)] == [False]
+    assert [finding.blocking for finding in _rows(amd)] == [True]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_blocks_on_a_healthy_machine(name: str) -> None:
+    assert [finding.id for finding in full_diagnosis_of(HOSTS[name]).findings if finding.blocking] == []
+
+
+def test_a_device_that_sleeps_is_said_to_be_unexamined() -> None:
+    diagnosis = full_diagnosis_of(HOSTS["ctr-healthy-asleep"])
+    assert any(line.startswith("0000:03:00.0 (AMD GPU): asleep; this container was") for line in diagnosis.not_checked)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_every_unusable_accelerator_that_is_awake_and_whole_has_a_finding(name: str) -> None:
+    diagnosis = full_diagnosis_of(HOSTS[name])
+    explained = {finding.device for finding in diagnosis.findings}
+    machine = any(finding.device is None for finding in diagnosis.findings)
+    for device in diagnosis.devices:
+        if (
+            device.kind in {"gpu", "npu"}
+            and device.verdict.code == "unusable"
+            and "compute: " not in device.verdict.reason
+        ):
+            assert device.id in explained or machine or name == "ctr-healthy-asleep"
+
+
+def test_each_row_that_a_verdict_names_exists() -> None:
+    assert {cause.row for cause in CAUSES} <= set(ROWS)
