@@ -25,7 +25,8 @@ from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import GIB
 from vllm_probe.models import catalogue, names
 from vllm_probe.negotiate.case import open_case
-from vllm_probe.negotiate.laws import card_of, server_defaults, table, version_number
+from vllm_probe.negotiate.chunking import start_defaults
+from vllm_probe.negotiate.laws import card_of, table
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.select import choose
 
@@ -150,7 +151,6 @@ def predict(row: dict[str, Any]) -> Case:
     capability, total = device
     version = row["vllm_version"].partition("/")[0]
     pins: dict[str, Any] = {
-        **server_defaults(version, total, capability.device.arch),
         "quantization": spec.quantization,
         "max_model_len": spec.max_model_len,
     }
@@ -163,12 +163,11 @@ def predict(row: dict[str, Any]) -> Case:
     pins["dtype"] = row["dtype"] or "auto"
     if (row["kv_dtype"] or "auto") != "auto":
         pins["kv_cache_dtype"] = row["kv_dtype"]
-    if version_number(version) < (0, 8):
-        pins["max_num_batched_tokens"] = max(2048, row["max_model_len"] or 2048)
     request = Request(engine="vllm", engine_version=version, device_memory_bytes=total, pins=pins, concurrency=1,
                       input_len=1, output_len=1)  # fmt: skip
     try:
-        own = choose(open_case(spec, capability, request)).own
+        pins = start_defaults(open_case(spec, capability, request), pins["max_model_len"]) | pins
+        own = choose(open_case(spec, capability, replace(request, pins=pins))).own
     except ProbeError as error:
         return Case(row, f"refused: {error}")
     return Case(row, budget=own.budget)

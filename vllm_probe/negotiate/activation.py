@@ -7,6 +7,7 @@ from vllm_probe.core.model import MlaShape
 from vllm_probe.core.units import GIB
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.chunking import computes_whole
 from vllm_probe.negotiate.gemm import WeightFormat
 from vllm_probe.negotiate.shape import Shape
 from vllm_probe.negotiate.stages import Stage
@@ -41,6 +42,7 @@ def sizes_of(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> di
     return {
         "tokens": shape.tokens,
         "seqs": shape.seqs,
+        "seqs_if_whole": shape.seqs if computes_whole(case, shape.max_model_len) else 0,
         "seqs_if_split": shape.seqs if is_split else 0,
         "vocab": spec.vocab_size,
         "vocab_if_whole": 0 if is_split else spec.vocab_size,

@@ -7,6 +7,7 @@ from vllm_probe.core.units import GIB, format_bytes
 from vllm_probe.negotiate.activation import activation_bytes, has_packed_experts, sizes_of, terms_bytes
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.chunking import computes_whole
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.kv import Layout, layout
 from vllm_probe.negotiate.laws import by_device
@@ -40,7 +41,8 @@ def _stage(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> Memo
         "non_torch_bytes": _non_torch(case),
         "graph_bytes": terms_bytes(case.law["graph"], sizes) if shape.has_graphs else 0,
     }
-    limit, invalid = limit_bytes(case, fixed["graph_bytes"]), case.workload.reason is not None
+    limit, length = limit_bytes(case, fixed["graph_bytes"]), shape.max_model_len
+    invalid = case.workload.reason is not None or (shape.tokens < length and computes_whole(case, length))
     if limit is None:
         return MemoryBudget(**fixed, verdict="invalid" if invalid else "unknown")
     cache = layout_of(case, shape, stage)
@@ -139,7 +141,8 @@ def kept_words(case: Case, limit: int | None) -> str:
 
 def residual_bytes(case: Case) -> int:
     """What the law leaves free on one rank for what it does not count."""
-    return _gib(case.engine["residual_gib"]["one_rank" if case.ranks == 1 else "ranks"])
+    rule = case.law.get("residual_gib") or case.engine["residual_gib"]
+    return _gib(rule["one_rank" if case.ranks == 1 else "ranks"])
 
 
 def fills_memory(case: Case) -> bool:

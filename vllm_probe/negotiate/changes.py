@@ -1,5 +1,6 @@
 """What would change a parameter of one config: only what does so in this case."""
 
+from vllm_probe.negotiate.chunking import computes_whole
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.sizing import SHORT_TEXT, Sized
 
@@ -39,7 +40,7 @@ def _max_num_batched_tokens(chosen: Sized) -> str:
     case, tokens = chosen.case, chosen.shape.tokens
     first = "another prefill_chunk_size"
     if tokens > chosen.chunk.rows:
-        whole = case.computes_whole_prompts and tokens == chosen.shape.max_model_len
+        whole = computes_whole(case, tokens) and tokens == chosen.shape.max_model_len
         first = "another --max-model-len" if whole else "another --max-num-seqs"
     return f"{first}, or --max-num-batched-tokens"
 

@@ -8,7 +8,10 @@ from vllm_probe.core.capability import Capability
 from vllm_probe.core.config import LogCheck, LoggedFigure, MemoryBudget, RuntimeConfig
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import GIB
-from vllm_probe.negotiate.laws import Row, band, card_of, server_defaults, table
+from vllm_probe.negotiate.case import open_case
+from vllm_probe.negotiate.chunking import start_defaults
+from vllm_probe.negotiate.laws import Row, band, card_of, table
+from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.startlog import StartLog
 
 _REFUSED = ("kv_too_small", "oom")
@@ -35,19 +38,22 @@ def asked_as_logged(
         notes.append("the log does not state its version: the newest law is used")
     stated = {name: value for name, value in log.options.items() if name not in pins}
     total = memory or _logged_bytes(log, "total_gib")
-    number, law, _ = band("vllm", used)
+    law = band("vllm", used)[1]
     card = card_of(capability.device.name or "")
     seen = total or capability.memory.usable_bytes or round((card["gib"] if card and card["gib"] else 0) * GIB)
     seen = seen or capability.memory.total_bytes or 0
-    assumed: dict[str, Any] = {**server_defaults(number, seen, capability.device.arch)}
+    options = {name: pin for name, pin in {**stated, **pins}.items() if not name.startswith("max_num")}
+    asked = Request(engine="vllm", engine_version=used, device_memory_bytes=seen or None, pins=options)
+    length = options.get("max_model_len", spec.max_model_len)
+    assumed: dict[str, Any] = {**start_defaults(open_case(spec, capability, asked), length)}
     assumed["gpu_memory_utilization"] = law["utilization"]
     assumed = {name: value for name, value in assumed.items() if name not in pins and name not in stated}
     if "kv_cache_memory_bytes" in pins:
         assumed.pop("gpu_memory_utilization", None)
     notes += [f"neither says {name}: {value}, vLLM's default, is taken" for name, value in assumed.items()]
     own = {} if "quantization" in pins else {"quantization": spec.quantization}
-    asked = {**wanted, "pins": {**assumed, **stated, **own, **pins}, "engine_version": used}
-    return asked | ({"device_memory_bytes": total} if total else {}), tuple(notes)
+    question = {**wanted, "pins": {**assumed, **stated, **own, **pins}, "engine_version": used}
+    return question | ({"device_memory_bytes": total} if total else {}), tuple(notes)
 
 
 def compare(config: RuntimeConfig, spec: ModelSpec, log: StartLog, name: str, notes: tuple[str, ...]) -> LogCheck:
@@ -92,8 +98,10 @@ def _figures(config: RuntimeConfig, log: StartLog, law: Row) -> Iterator[LoggedF
         figure, rule = log.figures[logged], bands[quantity]
         value = figure.value * (GIB if logged.endswith("_gib") else 1)
         wide = rule["gib"][ranks] * GIB if "gib" in rule else 0.0
+        if quantity == "kv_cache_bytes":
+            wide = law["residual_gib"][ranks] * GIB
         if rule.get("of_kv") and budget.kv_cache_bytes:
-            wide = predicted * min(1.0, bands["kv_cache_bytes"]["gib"][ranks] * GIB / budget.kv_cache_bytes)
+            wide = predicted * min(1.0, law["residual_gib"][ranks] * GIB / budget.kv_cache_bytes)
         allowed = max(wide, rule["share"] * abs(value))
         yield LoggedFigure(
             quantity=quantity,

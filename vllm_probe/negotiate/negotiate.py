@@ -11,6 +11,7 @@ from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.case import Case, open_case
+from vllm_probe.negotiate.chunking import refusal_of_step
 from vllm_probe.negotiate.decide import Record
 from vllm_probe.negotiate.laws import by_device
 from vllm_probe.negotiate.parallel import spread
@@ -76,7 +77,8 @@ def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]
 
 
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
-    found = [*([case.workload.reason] if case.workload.reason else []), *case.warnings]
+    reason = case.workload.reason or refusal_of_step(case)
+    found = [*([reason] if reason else []), *case.warnings]
     found += [*([case.spec.understood] if case.spec.understood else []), *case.request.notes]
     compared = _compared(selection)
     doubts = case.rates.bursts(compared), case.rates.doubts(compared)

@@ -10,6 +10,7 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.budget import account, layout_of
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.chunking import computes_whole, whole_up_to
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.predict import NO_SHAPE, Roofline
 from vllm_probe.negotiate.shape import Shape
@@ -64,16 +65,18 @@ class Sized:
 def size(case: Case, candidate: Candidate) -> Sized:
     """The longest context and the largest batch that fit; what cannot boot is sized for the workload alone."""
     chunk, wanted, pins = prefill_chunk(case, candidate), case.workload.concurrency, case.request.pins
-    top = case.spec.max_model_len
-    if case.computes_whole_prompts:
-        top = min(top, pins.get("max_num_batched_tokens", top))
+    top, whole = case.spec.max_model_len, whole_up_to(case)
 
     def at(length: int, seqs: int = wanted) -> Sized:
         shape = _shape(case, candidate, chunk, length, seqs)
         return Sized(case, candidate, chunk, shape, account(case, candidate, shape))
 
     def longest(seqs: int) -> int:
-        return _largest(top, lambda length: at(length, seqs).budget.verdict == "boots")
+        def boots(length: int) -> bool:
+            return at(length, seqs).budget.verdict == "boots"
+
+        most = min(top, whole, pins.get("max_num_batched_tokens", top))
+        return _largest(top, boots, whole + 1) or _largest(most, boots)
 
     pinned = pins.get("max_model_len")
     if case.total_bytes is None:
@@ -153,13 +156,15 @@ def _from_transfers(case: Case) -> Chunk | None:
     )
 
 
-def _largest(top: int, holds: Callable[[int], bool]) -> int:
-    """Largest number from 1 to `top` that `holds`, 0 if none; what holds must hold for all smaller numbers."""
+def _largest(top: int, holds: Callable[[int], bool], least: int = 1) -> int:
+    """Largest number from `least` to `top` that `holds`, 0 if none; what holds must hold for all smaller numbers."""
+    if top < least:
+        return 0
     if holds(top):
         return top
-    if not holds(1):
+    if not holds(least):
         return 0
-    low, high = 1, top
+    low, high = least, top
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -169,7 +174,7 @@ def _largest(top: int, holds: Callable[[int], bool]) -> int:
 def _shape(case: Case, candidate: Candidate, chunk: Chunk, length: int, seqs: int) -> Shape:
     pins = case.request.pins
     seqs = pins.get("max_num_seqs", max(seqs, chunk.rows // SHORT_TEXT) if case.spec.task == "embed" else seqs)
-    tokens = max(chunk.rows, seqs, length if case.computes_whole_prompts else 1)
+    tokens = max(chunk.rows, seqs, length if computes_whole(case, length) else 1)
     tokens = pins.get("max_num_batched_tokens", tokens)
     kv_dtype = pins.get("kv_cache_dtype", candidate.dtype)
     block, row = case.device["block_size"], case.need.kv_bytes_per_layer(WIDTHS[kv_dtype], case.ranks)

@@ -63,7 +63,8 @@ def test_ranges_are_ordered_and_contain_the_datasheet_of_the_4060_laptop() -> No
 
 
 @pytest.mark.parametrize(
-    ("version", "first"), [("0.11.2", "0.2"), ("v0.19.0", "0.17"), ("0.28", "0.17"), ("0.29.0", "0.29"), (None, "0.29")]
+    ("version", "first"),
+    [("0.11.2", "0.8"), ("0.6.4", "0.6"), ("v0.19.0", "0.17"), ("0.28", "0.17"), ("0.29.0", "0.29"), (None, "0.29")],
 )
 def test_the_law_of_a_version_is_that_of_its_band(version: str | None, first: str) -> None:
     wanted, law, warning = band("vllm", version)
@@ -132,7 +133,8 @@ def test_a_card_that_is_not_listed_has_no_row(name: str) -> None:
         ("0.19.0", 79.19, "sm_90", 8192, 1024), ("0.19.0", 79.15, "sm_80", 2048, 256),
         ("0.33", 191.98, "gfx942", 16384, 1024),
         ("0.28", 191.98, "gfx942", 8192, 1024),
-        ("0.33", 23.64, "sm_89", 2048, 256), ("0.6.3", 79.19, "sm_90", 2048, 256), ("0.30", 119.6, "sm_121", 2048, 256),
+        ("0.33", 23.64, "sm_89", 2048, 256), ("0.8.4", 44.4, "sm_89", 2048, 1024),
+        ("0.8.5", 79.15, "sm_80", 8192, 1024), ("0.8.5", 44.4, "sm_89", 2048, 256), ("0.30", 119.6, "sm_121", 2048, 256),
     ],
 )  # fmt: skip
 def test_the_servers_batch_is_the_default_of_version_and_card(

@@ -97,6 +97,6 @@ def server_defaults(version: str, total_bytes: int, arch: str | None) -> dict[st
     """Tokens and sequences of a step that vLLM's server takes by default, as its options."""
     for row in table("vllm")["defaults"]:
         holds = total_bytes / GIB >= row["least_gib"] and arch not in row.get("but_arch", ())
-        if holds and (row["to"] == "*" or version_number(version) <= version_number(row["to"])):
+        if holds and at_version([(row["to"], True), ("*", False)], version):
             return {"max_num_batched_tokens": row["tokens"], "max_num_seqs": row["seqs"]}
     raise AssertionError("the last row of the defaults holds always")
