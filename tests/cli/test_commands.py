@@ -239,6 +239,7 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
         ("cpu-healthy", "nothing wrong was found on this machine"),
         ("adreno-msm", "no known fault was found, but 1 of 1 device cannot be used: see why below"),
         ("nvidia-lost", "1 blocks"),
+        ("nvidia-mig", "nothing wrong was found on this machine"),
         ("neuron-trn1", "nothing wrong was found; what was not checked stands below"),
     ],
 )

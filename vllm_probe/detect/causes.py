@@ -185,12 +185,17 @@ def _finding(host: Host, device: Device, row: Row) -> Finding:
             "branch": driver[1].partition(".")[0] if driver[1:] else MARKERS["branch"],
             "group": group_name(host, gid[1]) if gid else MARKERS["group"],
             "gid": gid[1] if gid else MARKERS["gid"],
-            "command": typed[1] if typed else "sudo dmesg" if row.id == "PLG-09" else MARKERS["command"],
+            "command": _typed(typed[1]) if typed else "sudo dmesg" if row.id == "PLG-09" else MARKERS["command"],
         },
     )
     if row.id == "PLG-09":
         return replace(finding, fix=tuple(replace(fix, where=_place(do)) for fix in finding.fix))
     return finding
+
+
+def _typed(command: str) -> str:
+    """`command` as it is typed; options alone are those of `docker run`."""
+    return f"docker run {command} IMAGE" if command.startswith("-") else command
 
 
 def _place(do: str) -> str:

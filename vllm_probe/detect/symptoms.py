@@ -96,7 +96,7 @@ SYMPTOMS = (
     ),
     Symptom(r"Free memory on device.{0,200}less than desired GPU memory utilization", ("MEM-01", "MEM-03", "MEM-02")),
     Symptom(
-        r"(CUDA|HIP|XPU|NPU) out of memory|torch(\.cuda)?\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+        r"\b(CUDA|HIP|XPU|NPU)( error:)? out of memory|torch(\.cuda)?\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
         r"|UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)",
         ("MEM-01/allocation", "MEM-02"),
     ),
@@ -108,7 +108,7 @@ SYMPTOMS = (
     Symptom(r"Error while creating shared memory segment|/dev/shm/nccl-\S{1,40}.{0,80}No space left", ("MEM-07",)),
     Symptom(
         r"\boom-kill:|\bOOMKilled\b|Out of memory: Killed process|(?m:^Killed\r?$)|[0-9] Killed {2,40}\S"
-        r"|\bexit(ed with)? (status|code):? 137\b",
+        r"|\bexit(ed with)? (status|code):? 137\b|died with <Signals\.SIGKILL",
         ("MEM-09", "WSL-07"),
     ),
     Symptom(r"uncorrectable ECC error|\bXid \(.{1,40}: (48|63|64|94|95),", ("THM-08",)),

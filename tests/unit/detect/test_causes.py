@@ -85,7 +85,7 @@ def test_where_no_row_fits_the_verdict_itself_is_cause_and_fix() -> None:
     )
     assert finding.cause == "The acme gpu cannot be used: this process may not use it."
     (fix,) = finding.fix
-    assert (fix.where, fix.command) == ("docker", "--device /dev/x")
+    assert (fix.where, fix.command) == ("docker", "docker run --device /dev/x IMAGE")
     assert fix.text == "Start the container with `--device /dev/x`."
 
 

@@ -50,6 +50,8 @@ TEXTS = [
     ("VER-08", 'hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"'),
     ("MEM-01", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"),
     ("MEM-01", "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 MiB."),
+    ("MEM-01", "RuntimeError: CUDA error: out of memory"),
+    ("MEM-09", "subprocess.CalledProcessError: Command '['vllm']' died with <Signals.SIGKILL: 9>."),
     (
         "MEM-01",
         "ValueError: Free memory on device (7.34/139.72 GiB) on startup is less than desired GPU memory utilization",

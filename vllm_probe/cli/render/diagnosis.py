@@ -47,7 +47,8 @@ def _summary(found: Diagnosis) -> Text:
 
 def _without_findings(found: Diagnosis) -> Text:
     """That no check found anything, which says nothing good of a device whose own verdict is bad."""
-    dead = sum(device.verdict.code in {"unusable", "hidden"} for device in found.devices)
+    split = {device.id.partition("/")[0] for device in found.devices if "/" in device.id}  # their parts compute
+    dead = sum(device.verdict.code in {"unusable", "hidden"} and device.id not in split for device in found.devices)
     unclear = sum(device.verdict.code == "unknown" for device in found.devices)
     if dead:
         count = f"{dead} of {len(found.devices)} device" + "s" * (len(found.devices) != 1)
