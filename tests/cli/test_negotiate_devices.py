@@ -54,3 +54,20 @@ def test_where_nothing_describes_a_device_what_comes_near_is_listed_and_what_is_
     on_gpu = cli(*LOST, plugins="cpu,nvidia")
     assert "nothing describes 0000:41:00.0 (NVIDIA GeForce RTX 3090)" in on_gpu.err
     assert "such as a10, rtx-4090, l4, of those" in on_gpu.err
+
+
+def test_a_descriptor_is_laid_on_the_device_that_detect_picks(cli: Cli) -> None:
+    split = ("--replay", HOSTS / "amd-cpx")
+    picked = cli(*split, "detect", "--json", plugins="cpu,amd").json()["picked"]["id"]
+    asked = (*split, "negotiate", "Qwen3-0.6B", "--engine", "vllm", "--capability", "mi300x", "--json")
+    found = cli(*asked, plugins="cpu,amd").json()
+    assert found["device"] == picked == "0000:27:00.0"
+
+
+def test_where_no_device_of_the_descriptor_can_be_used_its_figures_alone_are_planned_with(cli: Cli) -> None:
+    asked = ("negotiate", "Qwen3-0.6B", "--engine", "vllm", "--capability", "rtx-4090", "--json")
+    found = cli("--replay", HOSTS / "nvidia-taken", *asked, plugins="cpu,nvidia").json()
+    assert found["device"] is None
+    blocked = [line for line in found["warnings"] if "is there and not used" in line]
+    assert [line.partition(" ")[0] for line in blocked] == [f"0000:{bus}:00.0" for bus in ("01", "21", "41", "61")]
+    assert "it is bound to vfio-pci" in blocked[0]

@@ -204,8 +204,11 @@ def _alike(on: "Device", devices: "tuple[Device, ...]") -> int:
 def _describe(
     host: "Host", stamp: "Stamp", capability: str | None, device: str | None
 ) -> "tuple[str, Capability, Device | None, tuple[Device, ...]]":
-    """Name and content of the descriptor to negotiate with, the device here that it describes, and all devices."""
-    from vllm_probe.detect.select import select_device
+    """Name and content of the descriptor to negotiate with, the device here that it describes, and all devices.
+
+    A descriptor that is named describes no device where none of its vendor can be used; those come in place of all.
+    """
+    from vllm_probe.detect.select import default_device, select_device, unfit
     from vllm_probe.vendors.descriptors import named_capability
 
     manager = discover(host)
@@ -218,8 +221,8 @@ def _describe(
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
         return str(path), document, select_device(own, device, manager), devices
-    usable = [each for each in own if each.usable and each.visible]
-    return str(path), document, next(iter(usable or own), None), devices
+    on = default_device(own) or next((each for each in own if unfit(each) is None), None)
+    return str(path), document, on, devices if on or document.device.kind == "cpu" else tuple(own)
 
 
 def _descriptor_of(

@@ -14,14 +14,17 @@ _MOST_NEAR = 3
 
 
 def device_notes(on: "Device | None", document: "Capability", devices: "Sequence[Device]") -> Iterator[str]:
-    """Why `on` cannot run what is planned for it, whose figures `document` has, and what else is there and blocked."""
+    """Why `on` cannot run what is planned for it, whose figures `document` has, and what else is there and blocked.
+
+    Without `on` each of `devices` that is blocked tells why nothing here runs it.
+    """
     from vllm_probe.detect.select import unfit
 
     if on and (reason := unfit(on)):
         yield f"{_shown(on)} cannot be used here now: {_clause(reason)}; run `vllm-probe doctor`"
     if on and (other := _other(document, on)):
         yield f"the descriptor is of {other}, {on.id} is {on.name or on.arch}: the rates are those of the other device"
-    if on.kind == "cpu" if on else document.device.kind == "cpu":
+    if on is None or on.kind == "cpu":
         yield from blocked(devices)
 
 
