@@ -167,6 +167,10 @@ class Installed:
 
     def run(self, *arguments: str) -> str:
         """What `python -m ...` prints, once it has succeeded."""
+        return self.ended(*arguments).stdout
+
+    def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """How `python -m ...` ended, once it has succeeded."""
         ended = subprocess.run(
             [sys.executable, "-m", *arguments],
             cwd=self.root,
@@ -176,7 +180,7 @@ class Installed:
             check=False,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+        return ended
 
 
 @pytest.fixture
@@ -207,6 +211,14 @@ def test_a_new_package_is_listed_and_checked_and_what_is_left_to_write_is_skippe
     assert {name for name, ok in ends.items() if ok is None} == set(missing)
     document = acme.root / "vllm_probe_my_npu" / "capabilities" / "my_npu.capability.json"
     acme.run("vllm_probe", "capability", "validate", str(document))
+
+
+def test_a_device_of_an_adapter_without_torch_is_not_said_to_be_served_from(acme: Installed, tmp_path: Path) -> None:
+    document = acme.root / "vllm_probe_my_npu" / "capabilities" / "my_npu.capability.json"
+    question = ("negotiate", "all-MiniLM-L6-v2", "--device", "my_npu", "--capability", str(document))
+    said = acme.ended("vllm_probe", *question, "--output", str(tmp_path / "runtime.json")).stderr
+    assert "computes without torch: it can be benched and checked, not served from" in said
+    assert "vllm-probe serve" not in said
 
 
 def test_the_list_is_sorted_and_says_what_an_adapter_is_for(cli: Cli, install: Install) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_probe.api.checking import checked, read_log, stored_residual
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
 from vllm_probe.api.planning import device_notes, offer
-from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, WeightsUnavailable
+from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, Unavailable
 
 if TYPE_CHECKING:
     from vllm_probe.core.capability import Capability
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vllm_probe.vendors.registry import PortableDeviceManager
 
 _log = logging.getLogger(__name__)
+_OWN = "vllm-probe"
 
 
 def negotiate(
@@ -172,6 +173,7 @@ def _vllm_line(config: "RuntimeConfig") -> str:
 
 def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> str | None:
     """Why the bundled runtime cannot serve `config` on this machine, with what to do; null when it can."""
+    from vllm_probe.api.serving import on_torch
     from vllm_probe.models.resolve import downloadable
     from vllm_probe.negotiate.case import refusal_of
 
@@ -179,17 +181,21 @@ def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> s
         return refused
     if is_replay(host):
         return "it is for the recorded one"
-    here = {device.id: device for device in judged_devices(discover(host))}
+    manager = discover(host)
+    here = {device.id: device for device in judged_devices(manager)}
     if config.device not in here:
         found = ", ".join(here) or "none"
         return f"{config.device or config.device_type} is not among its devices ({found}); serve it where that is"
     if here[config.device].adapter is None:
         return f"the bundled runtime has no adapter for {config.device}; take --engine vllm, or --device cpu"
-    if spec.weights_path is None:
-        try:
+    try:
+        # our own adapters are torch's, which takes seconds to import
+        if manager.distributions.get(here[config.device].vendor, _OWN) != _OWN:
+            on_torch(here[config.device], manager)
+        if spec.weights_path is None:
             downloadable(spec, host)
-        except WeightsUnavailable as error:
-            return f"{error}; {error.hint}"
+    except Unavailable as error:
+        return f"{error}; {error.hint}"
     return None
 
 

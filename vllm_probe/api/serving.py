@@ -51,7 +51,7 @@ def serving_config(
         device = select_device(judged_devices(manager), wanted["device"], manager)
         wanted["device"] = device.id
         if wanted.get("engine") != "vllm":
-            _on_torch(device, manager)  # before a device is measured that cannot serve
+            on_torch(device, manager)  # before a device is measured that cannot serve
     path = Path(source or "runtime.json")
     if source and path.suffix == ".json" and not path.exists():
         hint = "give a runtime config (`vllm-probe negotiate` writes one) or a model: its name, or a folder"
@@ -130,10 +130,16 @@ def serving_adapter(config: "RuntimeConfig", host: "Host") -> "TorchAdapter":
     from vllm_probe.detect.select import select_device
 
     manager = discover(host)
-    return _on_torch(select_device(judged_devices(manager), config.device, manager), manager)
+    return on_torch(select_device(judged_devices(manager), config.device, manager), manager)
 
 
-def _on_torch(device: "Device", manager: "PortableDeviceManager") -> "TorchAdapter":
+def on_torch(device: "Device", manager: "PortableDeviceManager") -> "TorchAdapter":
+    """The adapter of `device`, where the bundled runtime can serve from it.
+
+    Raises:
+        DeviceUnavailable: it computes without torch, or the device cannot be used.
+        MissingExtra, PluginRefused: it cannot be imported.
+    """
     from vllm_probe.vendors.torchbase import TorchAdapter
 
     adapter = manager.adapter_for(device)

@@ -21,7 +21,9 @@ def default_choice(devices: Sequence[Device]) -> Choice:
     picked = default_device(devices)
     others = {device.id: _why_not(device, picked) for device in devices if device is not picked}
     if picked is None:
-        return Choice(id=None, reason="no device is usable", others=others)
+        left = next((device for device in devices if unfit(device) is None), None)
+        reason = f"none is taken by itself, --device {left.id} takes it" if left else "no device is usable"
+        return Choice(id=None, reason=reason, others=others)
     return Choice(id=picked.id, reason=_why(picked, devices), others=others)
 
 
@@ -42,6 +44,9 @@ def select_device(devices: Sequence[Device], wanted: str | None, manager: Portab
     if wanted is None:
         chosen = default_device(named)
         if chosen is None:
+            if any(unfit(device) is None for device in named):
+                message = "no device here is taken without being named: each is an integrated GPU, or cannot be used"
+                raise DeviceUnavailable(message, hint=default_choice(named).reason)
             raise DeviceUnavailable("no device here is usable", hint="run `vllm-probe doctor`")
         return chosen
     word, _, number = wanted.rpartition(":") if re.fullmatch(r"\w+:\d{1,3}", wanted) else (wanted, "", "")

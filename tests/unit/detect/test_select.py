@@ -55,6 +55,8 @@ def test_the_default_choice_says_why_no_other_device_was_taken() -> None:
     }
     nothing = default_choice((IGPU, BROKEN))
     assert (nothing.id, nothing.others) == (None, {IGPU.id: integrated, BROKEN.id: "because"})
+    assert nothing.reason == f"none is taken by itself, --device {IGPU.id} takes it"
+    assert default_choice((BROKEN,)).reason == "no device is usable"
 
 
 def test_no_memory_is_compared_that_is_not_known() -> None:
@@ -125,6 +127,9 @@ def test_a_vendor_without_a_usable_device_says_why() -> None:
 def test_nothing_usable_is_said_and_not_guessed() -> None:
     with pytest.raises(DeviceUnavailable, match="no device here is usable"):
         select_device((BROKEN,), None, MANAGER)
+    with pytest.raises(DeviceUnavailable, match="integrated GPU") as left:
+        select_device((BROKEN, IGPU), None, MANAGER)
+    assert f"--device {IGPU.id}" in left.value.hint
     with pytest.raises(DeviceNotFound) as caught:
         select_device((), "cpu", MANAGER)
     assert "none at all" in caught.value.hint
