@@ -9,12 +9,14 @@ from vllm_probe.models import catalogue
 
 _TUNING = re.compile(r"-(?:instruct|thinking|chat|it|pt|hf|base|\d{4}|\d{6}|\d{8}|20\d\d-\d\d(?:-\d\d)?)$")
 _QUANTIZED = {
-    r"-fp8(?:-dynamic)?$": "fp8",
-    r"-quantized\.w8a8$": "w8a8",
-    r"-quantized\.w4a16$": "w4a16",
-    r"-awq$": "awq",
-    r"-gptq-int4$": "gptq",
-    r"-nvfp4$": "nvfp4",
+    r"-fp8(?:-dynamic|-block)?$": "fp8",
+    r"-(?:quantized\.)?w8a8$": "w8a8",
+    r"-(?:quantized\.)?w4a16$": "w4a16",
+    r"-awq(?:-int4|-4bit)?$": "awq",
+    r"-gptq(?:-int4|-4bit)?$": "gptq",
+    r"-(?:gptq-int8|(?:quantized\.)?w8a16)$": "w8a16",
+    r"-(?:nv)?fp4$": "nvfp4",
+    r"-(?:unsloth-)?bnb-4bit$": "bitsandbytes",
 }
 MAX_LENGTH = 200
 

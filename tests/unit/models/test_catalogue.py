@@ -1,6 +1,7 @@
 """Every catalogue entry is a whole model in the form that a folder would give."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ import pytest
 
 from vllm_probe.models import catalogue, names
 from vllm_probe.models.config import parse_config
+from vllm_probe.negotiate.requirements import analyse
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "models"
 
 
 def test_the_catalogue_names_every_model_of_the_public_configs() -> None:
-    assert len(catalogue.entries()) >= 58
+    assert len(catalogue.entries()) >= 90
     assert {path.stem for path in SHARED.glob("*.json")} <= set(catalogue.entries())
 
 
@@ -39,6 +41,14 @@ def test_the_repository_of_an_entry_and_its_aliases_stand_for_it(name: str) -> N
         assert found is not None
         assert found[0] == name
     assert name in names.members(labels.family)
+
+
+@pytest.mark.parametrize("name", catalogue.entries())
+def test_an_entry_has_the_parameters_that_its_source_states(name: str) -> None:
+    spec = catalogue.load(name)
+    if stated := re.search(r"([\d,]+) parameters$", spec.source):
+        published = int(stated[1].replace(",", ""))
+        assert analyse(spec).computed_parameters == pytest.approx(published, rel=1e-4)
 
 
 def test_an_alias_is_lower_case_and_belongs_to_one_model() -> None:

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from vllm_probe.models import catalogue, names
 
+LLAMA_3 = {f"Llama-3{name}" for name in ("-8B", "-70B", ".1-8B", ".1-70B", ".1-405B", ".2-1B", ".2-3B")}
+
 
 @pytest.mark.parametrize(
     ("name", "canonical", "quantization"),
@@ -34,6 +36,21 @@ from vllm_probe.models import catalogue, names
         ("Qwen3-8B-AWQ", "Qwen3-8B", "awq"),
         ("Qwen3-8B-GPTQ-Int4", "Qwen3-8B", "gptq"),
         ("nvidia/Qwen3-8B-NVFP4", "Qwen3-8B", "nvfp4"),
+        ("nvidia/DeepSeek-R1-FP4", "DeepSeek-R1", "nvfp4"),
+        ("RedHatAI/Llama-3.1-8B-Instruct-FP8-block", "Llama-3.1-8B", "fp8"),
+        ("hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", "Llama-3.1-8B", "awq"),
+        ("Qwen/Qwen2.5-14B-Instruct-GPTQ-Int8", "Qwen2.5-14B-Instruct", "w8a16"),
+        ("unsloth/Llama-3.2-3B-Instruct-unsloth-bnb-4bit", "Llama-3.2-3B", "bitsandbytes"),
+        ("unsloth/gemma-2-9b-it-bnb-4bit", "gemma-2-9b", "bitsandbytes"),
+        ("Qwen3-8B-W8A8", "Qwen3-8B", "w8a8"),
+        ("Qwen/QwQ-32B-AWQ", "QwQ-32B", "awq"),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8", "Qwen3-Coder-30B-A3B-Instruct", "fp8"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "Llama-3.1-70B", "none"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "Llama-3-8B", "none"),
+        ("mistralai/Mistral-Small-24B-Instruct-2501", "Mistral-Small-24B-2501", "none"),
+        ("microsoft/Phi-3-mini-4k-instruct", "Phi-3-mini-4k", "none"),
+        ("ibm-granite/granite-3.3-8b-instruct", "granite-3.3-8b", "none"),
+        ("Qwen/Qwen2.5-Coder-32B-Instruct", "Qwen2.5-32B-Instruct", "none"),
         ("qwen3:8b", "Qwen3-8B", "none"),
         ("all-minilm", "all-MiniLM-L6-v2", "none"),
     ],
@@ -57,10 +74,10 @@ def test_the_most_literal_reading_comes_first() -> None:
 @pytest.mark.parametrize(
     ("name", "listed"),
     [
-        ("deepseek-r1-distill", {"DeepSeek-R1-Distill-Qwen-7B"}),
+        ("deepseek-r1-distill", {f"DeepSeek-R1-Distill-Qwen-{size}B" for size in ("1.5", "7", "14", "32")}),
         ("qwen3-embedding", {"Qwen3-Embedding-0.6B", "Qwen3-Embedding-4B", "Qwen3-Embedding-8B"}),
-        ("llama-3", {"Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B"}),
-        ("Llama", {"Llama-2-7b", "Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B", "Llama-4-Scout"}),
+        ("llama-3", LLAMA_3),
+        ("Llama", LLAMA_3 | {"Llama-2-7b", "Llama-2-13b", "Llama-2-70b", "Llama-4-Scout"}),
         ("all", set()),
         ("", set()),
     ],
