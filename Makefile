@@ -81,7 +81,7 @@ schemas: $(STAMP)  ## write schemas/ from the dataclasses
 
 docs: $(STAMP)  ## write the command reference, build the documentation into site/
 	$(BIN)/python tools/write_docs.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench-peers: $(STAMP)  ## side-by-side runs against peers
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

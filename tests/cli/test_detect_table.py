@@ -1,6 +1,8 @@
 """What `detect` prints, as a person reads it in a terminal of 80 or 120 columns."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,6 +137,41 @@ def test_a_command_is_printed_in_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert "  pip install torch --index-url https://download.pytorch.org/whl/cu128\n" in as_text(
         render(inventory("one"))
     )
+
+
+def test_what_a_machine_has_not_is_not_among_what_is_not_known() -> None:
+    absent = {
+        "/software/torch": "not installed",
+        "/software/vllm": "not installed",
+        "/devices/0/driver": "it needs none",
+    }
+    found = replace(inventory("none"), devices=(CPU,), unknown=absent)
+    assert "not known" not in as_text(render(found))
+    gpu = replace(found, devices=(weigh(MIXED[0], found.software),))
+    assert "driver: it needs none" in as_text(render(gpu))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/getting-started.md"])
+def test_the_sample_of_a_page_is_what_is_printed(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    sample = text.partition("$ vllm-probe detect\n")[2].partition("```")[0].splitlines()[:6]
+    free = re.search(r"([0-9.]+) of 23.54 GiB", sample[2])
+    assert free
+    cpu = Device(
+        id="cpu0",
+        vendor="cpu",
+        kind="cpu",
+        name="AMD EPYC",
+        arch="avx512_bf16",
+        memory=DeviceMemory(
+            reported_bytes=round(23.54 * 2**30), usable_bytes=round(float(free[1]) * 2**30), kind="shared"
+        ),
+        verdict=Verdict(code="usable", reason=f"2 threads, avx512_bf16, {free[1]} GiB free"),
+        details={"physical_cores": 2, "threads": 2},
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = as_text(render(replace(inventory("none"), devices=(cpu,)))).splitlines()[:6]
+    assert [line.rstrip() for line in printed] == sample
 
 
 def test_what_holds_of_many_devices_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,8 +40,8 @@ def render(found: Inventory) -> Group:
     parts += _stacks(found)
     if found.findings:
         parts += [findings.render(found.findings)]
-    if found.unknown:
-        parts += [heading("not known"), pairs(_unknown(found), "dim")]
+    if unknown := _unknown(found):
+        parts += [heading("not known"), pairs(unknown, "dim")]
     return Group(*parts)
 
 
@@ -134,7 +134,9 @@ def _unknown(found: Inventory) -> list[tuple[str, RenderableType]]:
     names: dict[tuple[str, str], list[str]] = {}
     for pointer, why in found.unknown.items():
         match pointer.split("/")[1:]:
-            case ["picked" | "vllm_pick", _]:  # said above
+            case ["picked" | "vllm_pick", _] | ["software", "torch" | "vllm"]:  # said above
+                continue
+            case ["devices", index, "driver"] if found.devices[int(index)].kind == "cpu":  # it needs none
                 continue
             case ["devices", index, *path]:
                 names.setdefault((path[-1], why), []).append(found.devices[int(index)].id)
