@@ -23,6 +23,7 @@ MARKERS: dict[str, Any] = {
     "address": "ADDRESS",
     "group": "render",
     "gid": "GID",
+    "share": "SHARE",
 }
 """What stands in a fix where nothing here tells better; capitals are the reader's to fill in."""
 

@@ -53,13 +53,7 @@ def diagnose(
     weighed = tuple(weigh(device, software) for device in probed.devices)
     seen = (*manager.findings(), *probed.findings, *found)
     why = tuple(unusable(host, weighed, seen))
-    here = container_kind(host) or "host"
-    findings = tuple(
-        sorted(
-            (_nearest_first(finding, here) for finding in explain(host, text, (*seen, *why))),
-            key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
-        )
-    )
+    findings = _in_order(host, explain(host, text, (*seen, *why)))
     judged = tuple(_judged(device, findings, why) for device in weighed)
     return Diagnosis(
         schema_version="1.0",
@@ -99,6 +93,16 @@ def _findings_of(check: Check, host: Host, devices: tuple[Device, ...], log: str
 
         named = f"{type(error).__name__}: {error}"
         return (_RAISED.finding(None, (traceback.format_exc(),), ids=ids, error=named),)
+
+
+def _in_order(host: Host, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    here = container_kind(host) or "host"
+    return tuple(
+        sorted(
+            (_nearest_first(finding, here) for finding in findings),
+            key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
+        )
+    )
 
 
 def _nearest_first(finding: Finding, here: str) -> Finding:

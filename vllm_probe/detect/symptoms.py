@@ -165,4 +165,14 @@ def _reported(host: Host, key: str, line: str) -> Finding:
     if key.partition("/")[0] in {AMD.hidden, AMD.denied}:
         return pass_in(host, key, AMD, None, (line,), node="/dev/kfd")
     nodes = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
-    return (CHECKED | ROWS)[key].finding(None, (line,), lxc=lxc_lines(host, nodes), wanted="true", **MARKERS)
+    values = MARKERS | {"share": _share(line), "lxc": lxc_lines(host, nodes), "wanted": "true"}
+    return (CHECKED | ROWS)[key].finding(None, (line,), **values)
+
+
+def _share(line: str) -> str:
+    """What vLLM may take of a device by its own message, rounded down; it needs 0.03 besides."""
+    sizes = re.search(r"\(([0-9]{1,6}(?:\.[0-9]{1,3})?)/([0-9]{1,6}(?:\.[0-9]{1,3})?) GiB\)", line)
+    if sizes is None or not float(sizes[2]):
+        return "SHARE"
+    share = float(sizes[1]) / float(sizes[2]) - 0.03
+    return f"{int(share * 100) / 100:.2f}" if share >= 0.01 else "SHARE"

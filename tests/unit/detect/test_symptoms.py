@@ -172,6 +172,21 @@ def test_what_the_memory_cannot_hold_is_sent_to_negotiate() -> None:
         assert any("negotiate MODEL --check LOG" in (fix.command or "") for fix in finding.fix)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "share"),
+    [
+        ("7.34/23.52 GiB", "0.28"),
+        ("70.0/80 GiB", "0.84"),
+        ("0.2/24 GiB", "SHARE"),
+        ("1/0 GiB", "SHARE"),
+        ("?", "SHARE"),
+    ],
+)
+def test_the_share_that_is_free_is_computed(sizes: str, share: str) -> None:
+    (finding,) = _found(f"Free memory on device ({sizes}) on startup is less than desired GPU memory utilization")
+    assert finding.fix[0].command == f"vllm serve MODEL --gpu-memory-utilization {share}"
+
+
 def test_a_row_that_a_check_found_takes_the_line_and_no_second_row_is_named() -> None:
     known = causes.ROWS["DRV-12"].finding("0000:01:00.0", ("seen",))
     (finding,) = explain(host_of(), "NVRM: Xid (PCI:0000:01:00): 79, pid=1", (known,))
