@@ -12,11 +12,17 @@ from vllm_probe.core.device import Device
 from vllm_probe.vendors.ascend.places import Unit
 
 MASK = "ASCEND_RT_VISIBLE_DEVICES"
-_BY_DRIVER, _BY_NODE, _BY_ORDER = "logical ids of the driver", "order of /dev/davinci numbers", "order of the bus"
+_BY_DRIVER, _BY_NODE = "logical ids of the driver", "order of /dev/davinci numbers"
+_BY_CARD, _ALONE = "order of the driver's card and chip numbers", "the only device"
+UNNUMBERED = "neither DCMI nor `npu-smi info -m` tells its logical id, and the order of the bus is another"
+"""Such as on servers with eight NPUs, of which NPU 0 is at c1:00.0 and NPU 4 at 01:00.0."""
 
 
-def logical_ids(units: Sequence[Unit]) -> tuple[dict[str, int], str]:
-    """Address to logical id of each device that this process can reach, and how that is known."""
+def logical_ids(units: Sequence[Unit]) -> tuple[dict[str, int], str | None]:
+    """Address to logical id of each device that this process can reach, and how that is known.
+
+    Null where it is not known: then only how many ids there are is right.
+    """
     reached = [unit for unit in units if unit.listed is not False and unit.reading[0].verdict.code != "unusable"]
     logic = {unit.id: unit.record["logic"] for unit in reached if "logic" in unit.record}
     if logic and len(logic) == len(reached) == len(set(logic.values())):
@@ -24,7 +30,10 @@ def logical_ids(units: Sequence[Unit]) -> tuple[dict[str, int], str]:
     nodes = {unit.id: number for unit in reached if (number := node_number(unit)) is not None}
     if nodes and len(nodes) == len(reached) == len(set(nodes.values())):
         return {id_: number for number, id_ in enumerate(sorted(nodes, key=nodes.__getitem__))}, _BY_NODE
-    return {unit.id: number for number, unit in enumerate(reached)}, _BY_ORDER
+    places = {unit.id: (unit.record["card"], unit.record["chip"]) for unit in reached if "id" in unit.record}
+    if places and len(places) == len(reached) == len(set(places.values())):
+        return {id_: number for number, id_ in enumerate(sorted(places, key=places.__getitem__))}, _BY_CARD
+    return {unit.id: number for number, unit in enumerate(reached)}, _ALONE if len(reached) == 1 else None
 
 
 def node_number(unit: Unit) -> int | None:
@@ -48,8 +57,13 @@ def visible(logic: Mapping[str, int], mask: str | None) -> dict[str, int]:
     return {id_: number for number, id_ in enumerate(found)}
 
 
-def numbered(device: Device, logic: Mapping[str, int], numbers: Mapping[str, int], source: str) -> Device:
-    """`device` with its number in ACL; not visible where it has a logical id, and no number because of the mask."""
+def numbered(device: Device, logic: Mapping[str, int], numbers: Mapping[str, int], source: str | None) -> Device:
+    """`device` with its number in ACL; not visible where it has a logical id, and no number because of the mask.
+
+    Without a `source` it has no number, and is hidden only where the mask leaves none.
+    """
+    if source is None:
+        return replace(device, visible=bool(numbers) or device.id not in logic)
     if device.id not in numbers:
         return replace(device, visible=device.id not in logic)
     return replace(

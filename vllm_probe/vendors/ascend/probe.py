@@ -9,7 +9,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.vendors.ascend import PLUGIN, smi
 from vllm_probe.vendors.ascend.asking import Reports, ask, ask_memory
 from vllm_probe.vendors.ascend.facts import MEMORY, WANTED, evidence, with_gaps, with_nodes
-from vllm_probe.vendors.ascend.masks import MASK, logical_ids, node_number, numbered, visible
+from vllm_probe.vendors.ascend.masks import MASK, UNNUMBERED, logical_ids, node_number, numbered, visible
 from vllm_probe.vendors.ascend.places import Unit, units_of
 from vllm_probe.vendors.ascend.verdict import judged, machine_of
 from vllm_probe.vendors.ascend.versions import read_versions
@@ -41,8 +41,11 @@ def _assembled(host: Host, units: Sequence[Unit], reports: Reports) -> list[Read
     logic, source = logical_ids(units)
     mask = host.env(MASK)
     numbers = visible(logic, mask)
-    source += "" if mask is None else f", {MASK}"
-    acl = _told_by_acl(host, units, numbers, reports)
+    left = min(len(numbers), len(reports.acl.report.get("devices", ())))
+    source = f"{source}, {MASK}" if source and mask is not None else source
+    acl = _told_by_acl(host, units, numbers if source else {}, reports)
+    shown = frozenset(logic if left == len(logic) else acl)
+    doubt = f"CANN shows {left} of {len(logic)} devices, and which is not known: {UNNUMBERED}"
     versions = read_versions(host)
     cann = versions.get("cann", (None, ""))[0]
     found = []
@@ -50,8 +53,10 @@ def _assembled(host: Host, units: Sequence[Unit], reports: Reports) -> list[Read
         reading = with_nodes(host, unit.reading, node_number(unit))
         device, unknown = with_gaps(combine(reading, _evidence(host, reading, unit, reports, acl, versions)))
         machine = machine_of(host, reports, cann, device.details["nodes"])
+        machine = replace(machine, shown=shown, doubt=doubt if source is None and left < len(logic) else None)
         device = judged(numbered(device, logic, numbers, source), unit, machine)
         gaps = {pointer: why for pointer, why in unknown.items() if pointer != "/adapter"}
+        gaps |= {"/indices/npu": UNNUMBERED} if source is None and device.usable and device.visible else {}
         found.append((replace(device, adapter=PLUGIN.name), gaps))
     return found
 

@@ -29,7 +29,9 @@ class Machine:
         inside: whether this process is in a container.
         cann: version of CANN in its files, null where there are none.
         mask: ASCEND_RT_VISIBLE_DEVICES, null where it is not set.
-        denial: by node, what its mode denies this process, and the way in.
+        denials: by node, what its mode denies this process, and the way in.
+        shown: addresses of the devices that ACL shows for certain.
+        doubt: that ACL shows some of the devices only, where it is not known which; null otherwise.
     """
 
     reports: Reports
@@ -37,6 +39,8 @@ class Machine:
     cann: str | None
     mask: str | None
     denials: Mapping[str, str]
+    shown: frozenset[str] = frozenset()
+    doubt: str | None = None
 
 
 def machine_of(host: Host, reports: Reports, cann: str | None, nodes: Sequence[Mapping[str, Any]]) -> Machine:
@@ -102,8 +106,7 @@ def _of_driver(device: Device, unit: Unit, machine: Machine) -> Verdict | None:
 
 
 def _shown_by_acl(device: Device, machine: Machine) -> bool:
-    number = device.indices.get("npu")
-    return number is not None and number < len(machine.reports.acl.report.get("devices", []))
+    return device.id in machine.shown
 
 
 def _not_given(node: str, machine: Machine) -> Meaning:
@@ -126,11 +129,11 @@ def _of_acl(device: Device, machine: Machine) -> Verdict | None:
         return _unusable(acl_meaning(acl.report["status"]), f"aclInit gives {acl.report['status']}: ")
     if not device.visible:
         return None
-    counted, number = acl.report.get("count_status"), device.indices.get("npu")
+    counted, number = acl.report.get("count_status"), device.indices.get("npu", 0)
     if counted:
         return _unusable(acl_meaning(counted), f"aclrtGetDeviceCount gives {counted}: ")
     count = len(acl.report.get("devices", ()))
-    if number is not None and "devices" in acl.report and number >= count:
+    if "devices" in acl.report and number >= count:
         shown = f"CANN shows {count} device{'s' * (count != 1)} only"
         return _unusable(
             Meaning(shown, f"look at `echo ${MASK}`, and do not mix `--device` with ascend-docker-runtime")
@@ -163,7 +166,7 @@ def _without_cann(device: Device, machine: Machine) -> str:
 
 def _limits(unit: Unit, machine: Machine) -> Sequence[str]:
     record, script = unit.record, machine.reports.acl.report.get("script")
-    found = []
+    found = [machine.doubt] if machine.doubt else []
     if machine.reports.status:
         meaning = dcmi_meaning(machine.reports.status)
         found.append(f"CANN works although DCMI fails, so its health is not known: {meaning.text}")

@@ -11,7 +11,7 @@ from vllm_probe.vendors.ascend.places import Unit
 LOGIC = {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
-def unit(id_: str, code: str = "unknown", **record: int) -> Unit:
+def unit(id_: str, code: str = "unknown", **record: object) -> Unit:
     device = Device(id=id_, vendor="ascend", kind="npu", verdict=Verdict(code=code, reason=""))  # type: ignore[arg-type]
     return Unit((device, {}), dcmi=record, listed=True)
 
@@ -46,7 +46,18 @@ def test_nodes_count_in_the_order_of_their_numbers_where_there_is_no_logical_id(
 
 
 def test_the_same_number_twice_is_no_number() -> None:
-    assert logical_ids([unit("x", logic=0), unit("y", logic=0)]) == ({"x": 0, "y": 1}, "order of the bus")
+    assert logical_ids([unit("x", logic=0), unit("y", logic=0)]) == ({"x": 0, "y": 1}, None)
+
+
+def test_without_either_the_cards_count_in_the_drivers_order_and_not_in_that_of_the_bus() -> None:
+    units = [unit("0000:01:00.0", id="0000:01:00.0", card=4, chip=0), unit("0000:c1:00.0", id="", card=0, chip=0)]
+    found, source = logical_ids(units)
+    assert (found, source) == ({"0000:c1:00.0": 0, "0000:01:00.0": 1}, "order of the driver's card and chip numbers")
+
+
+def test_a_card_that_was_placed_by_guess_has_no_certain_number() -> None:
+    assert logical_ids([unit("x", card=0, chip=0), unit("y", card=1, chip=0)])[1] is None
+    assert logical_ids([unit("x")]) == ({"x": 0}, "the only device")
 
 
 def test_a_device_that_cannot_be_reached_has_no_number() -> None:

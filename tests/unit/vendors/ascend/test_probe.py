@@ -193,6 +193,31 @@ def test_the_mask_numbers_anew() -> None:
     assert found["0000:c2:00.0"].sources["/indices/npu"].endswith("ASCEND_RT_VISIBLE_DEVICES")
 
 
+@pytest.mark.parametrize("mask", [None, "0"])
+def test_where_no_layer_tells_an_order_no_device_has_a_number_and_a_mask_hides_none(mask: str | None) -> None:
+    env = {} if mask is None else {"ASCEND_RT_VISIBLE_DEVICES": mask}
+    shown = libs(acl=ACL | {"aclrtGetDeviceCount": 2 if mask is None else 1})
+    found = probed(CARD | function("0000:c2:00.0"), libs=shown, env=env)
+    assert [(device.usable, device.visible, device.indices) for device in found.devices] == [(True, True, {})] * 2
+    assert found.unknown["/1/indices/npu"].startswith("neither DCMI nor `npu-smi info -m` tells its logical id")
+    said = [
+        device.verdict.reason.startswith("CANN shows 1 of 2 devices, and which is not known")
+        for device in found.devices
+    ]
+    assert said == [mask is not None] * 2
+
+
+def test_a_mask_that_leaves_none_hides_all_in_any_order() -> None:
+    found = devices(CARD | function("0000:c2:00.0"), libs=libs(acl=ACL), env={"ASCEND_RT_VISIBLE_DEVICES": "-1"})
+    assert [device.verdict.code for device in found.values()] == ["hidden", "hidden"]
+
+
+def test_cann_that_shows_every_device_outweighs_a_failing_dcmi_in_any_order() -> None:
+    failing = libs({"dcmi_init": -8005}, ACL | {"aclrtGetDeviceCount": 2})
+    found = devices(CARD | function("0000:c2:00.0"), libs=failing)
+    assert [device.verdict.code for device in found.values()] == ["limited", "limited"]
+
+
 def devices_of_a_server(files: dict[str, str] | None = None, **facts: Any) -> dict[str, Any]:
     """Two cards that npu-smi lists with a map."""
     second = TABLE.replace("| 0     910B4", "| 1     910B4").replace("C1:", "C2:")
