@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 from vllm_probe.core.capability import Capability
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import GIB
 from vllm_probe.core.values import Engine
-from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, table
+from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, is_before, table
 from vllm_probe.negotiate.rates import Rates
 from vllm_probe.negotiate.request import Request, Workload, check_block_size, check_pins, workload_of
 from vllm_probe.negotiate.requirements import Requirements, analyse
@@ -84,7 +85,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     """The case of `spec` on the device of `capability`.
 
     Raises:
-        BadUsage: a pin or engine version that means nothing.
+        BadUsage: a pin or engine version that means nothing, or a release that lacks the architecture.
     """
     spec = _asked_length(spec, request)
     engine, memory = table(request.engine), capability.memory
@@ -94,7 +95,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     request = check_pins(request, spec, engine["max_ranks"])
     if request.engine == "vllm":
         check_block_size(request, name, device["block_sizes"])
-    warnings = [outside, *rates.suspects(), refusal_of(request.engine, spec)]
+    warnings = [outside, _release_doubt(engine, spec, version), *rates.suspects(), refusal_of(request.engine, spec)]
     total = request.device_memory_bytes or _seen_bytes(capability) or memory.total_bytes or memory.usable_bytes
     usable = request.device_memory_bytes or memory.usable_bytes or total
     return Case(
@@ -121,6 +122,21 @@ def _asked_length(spec: ModelSpec, request: Request) -> ModelSpec:
     asked = (request.input_len or 0) + (request.output_len or 0)
     pinned = request.pins.get("max_model_len")
     return replace(spec, max_model_len=max(pinned if type(pinned) is int else 1, asked, spec.max_model_len))
+
+
+def _release_doubt(engine: Row, spec: ModelSpec, version: str) -> str | None:
+    """That it is not known whether a release has the architecture; null when it has, or when nothing is known of it.
+
+    Raises:
+        BadUsage: the release is known to lack it.
+    """
+    first, without = engine.get("first_releases", {}).get(spec.architecture, (None, None))
+    if first is None or not is_before(version, first):
+        return None
+    if without and not is_before(without, version):
+        message = f"vLLM {version} has no {spec.architecture}, the architecture of {spec.name}"
+        raise BadUsage(message, hint=f"give --engine-version {first} or newer, or none for the newest known")
+    return f"it is not known whether vLLM {version} has {spec.architecture}: {first} is the first release seen with it"
 
 
 def _seen_bytes(capability: Capability) -> int | None:

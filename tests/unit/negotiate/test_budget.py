@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.negotiate.cases import (
@@ -33,6 +33,7 @@ from vllm_probe.negotiate.budget import account, limit_bytes
 from vllm_probe.negotiate.candidates import match
 from vllm_probe.negotiate.case import open_case
 from vllm_probe.negotiate.gemm import WeightFormat
+from vllm_probe.negotiate.laws import is_before, table
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.shape import Shape
@@ -296,6 +297,8 @@ def test_a_card_that_only_a_data_sheet_describes_has_what_an_engine_sees() -> No
 @settings(max_examples=60, deadline=None)
 def test_every_budget_adds_up_to_the_byte(name: str, gib: int, version: str, pins: dict[str, Any]) -> None:
     spec, request = catalogue.load(name), {"engine_version": version, "device_memory_bytes": gib * GIB, "pins": pins}
+    without = table("vllm")["first_releases"].get(spec.architecture, (None, None))[1]
+    assume(without is None or is_before(without, version))
     found = budget(spec, H100, engine="vllm", **request)
     parts = (found.weights_bytes, found.activation_bytes, found.non_torch_bytes, found.graph_bytes)
     assert found.kv_cache_bytes is not None

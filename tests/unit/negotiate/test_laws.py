@@ -9,7 +9,8 @@ import pytest
 
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.errors import BadUsage
-from vllm_probe.negotiate.laws import band, by_device, card_of, device_row, server_defaults, table
+from vllm_probe.models import catalogue
+from vllm_probe.negotiate.laws import band, by_device, card_of, device_row, is_before, server_defaults, table
 
 FOLDER = Path(inspect.getfile(band)).parent
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -134,7 +135,8 @@ def test_a_card_that_is_not_listed_has_no_row(name: str) -> None:
         ("0.33", 191.98, "gfx942", 16384, 1024),
         ("0.28", 191.98, "gfx942", 8192, 1024),
         ("0.33", 23.64, "sm_89", 2048, 256), ("0.8.4", 44.4, "sm_89", 2048, 1024),
-        ("0.8.5", 79.15, "sm_80", 8192, 1024), ("0.8.5", 44.4, "sm_89", 2048, 256), ("0.30", 119.6, "sm_121", 2048, 256),
+        ("0.8.5", 79.15, "sm_80", 8192, 1024), ("0.8.5", 44.4, "sm_89", 2048, 256),
+        ("0.30", 119.6, "sm_121", 2048, 256),
     ],
 )  # fmt: skip
 def test_the_servers_batch_is_the_default_of_version_and_card(
@@ -157,3 +159,18 @@ def test_the_default_share_is_that_of_the_version() -> None:
     assert [band("vllm", version)[1]["utilization"] for version in ("0.11", "0.19.0", "0.20.0", "0.33")] == [
         0.9, 0.9, 0.92, 0.92,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "other", "before"),
+    [("0.10.0", "0.10.1", True), ("0.10", "0.10.1", False), ("0.10.1", "0.10.1", False), ("0.9.2", "0.10.0", True),
+     ("0.10.1+gptoss", "0.10.1", False), ("0.33", "0.19.0", False)],
+)  # fmt: skip
+def test_a_release_is_before_another_by_the_numbers_that_it_names(version: str, other: str, before: bool) -> None:
+    assert is_before(version, other) is before
+
+
+def test_every_architecture_of_the_catalogue_is_dated_or_was_always_there() -> None:
+    always = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"}
+    known = {catalogue.load(name).architecture for name in catalogue.entries()}
+    assert known <= always | set(table("vllm")["first_releases"])

@@ -64,6 +64,12 @@ def at_version(rows: Sequence[tuple[str, Any]], version: str) -> Any:
     return next(value for until, value in rows if until == "*" or release[: until.count(".") + 1] <= _release(until))
 
 
+def is_before(version: str, other: str) -> bool:
+    """Whether a release is older than another; one that names no patch stands for the newest of its minor release."""
+    release = _release(version)
+    return release < _release(other)[: len(release)]
+
+
 def _release(version: str) -> tuple[int, ...]:
     """Major, minor and patch number; what follows digits, as in `0.20.2rc1`, counts for nothing."""
     patch = re.match(r"\d+", version.removeprefix("v").partition(".")[2].partition(".")[2])
