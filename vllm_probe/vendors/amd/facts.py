@@ -1,15 +1,17 @@
 """How what each source says of a GPU becomes evidence, and a partition of one a device."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vllm_probe.core.device import DeviceMemory
+from vllm_probe.core.device import Device, DeviceMemory, Verdict
 from vllm_probe.core.system import Host
+from vllm_probe.core.values import JsonValue
 from vllm_probe.vendors.amd.kfd import Node
 from vllm_probe.vendors.evidence import Evidence
-from vllm_probe.vendors.layer0 import Reading
+from vllm_probe.vendors.layer0 import NOT_GIVEN, UNASKED, Reading, node_verdict
 from vllm_probe.vendors.nodes import node_facts, read_identity
+from vllm_probe.vendors.software import container_kind
 
 LIVE = (
     *("utilization", "temperature_c", "junction_c", "memory_temperature_c", "power_w"),
@@ -79,7 +81,7 @@ def unique_id(node: Node) -> str | None:
 
 
 def partition_of(host: Host, card: Reading, node: Node) -> Reading:
-    """The partition `node` of `card` as a device of its own, with what it shares with the card."""
+    """The partition `node` of `card` as a device of its own, with what it shares with the card and nodes of its own."""
     device, unknown = card
     minor = node.properties.get("drm_render_minor")
     own = f"/dev/dri/renderD{minor}"
@@ -89,12 +91,29 @@ def partition_of(host: Host, card: Reading, node: Node) -> Reading:
         device,
         id=f"{device.id}/xcp-{node.function}",
         memory=DeviceMemory(kind="partition"),
+        verdict=_of_nodes(host, device, facts),
         indices={},
         sources={key: source for key, source in device.sources.items() if key in {"/name", "/arch", "/driver"}},
         details={"nodes": facts, "parent": device.id} | shared,
     )
     gaps = {key: why for key, why in unknown.items() if not key.startswith(("/memory", "/details"))}
     return part, gaps
+
+
+def _of_nodes(host: Host, card: Device, facts: Sequence[dict[str, JsonValue]]) -> Verdict:
+    """What the nodes of a partition say; a container may have been given those of some parts of the `card` only."""
+    if card.driver is None or not card.driver.startswith("amdgpu"):
+        return card.verdict
+    inside = container_kind(host) not in {None, "wsl"}
+    for fact in facts:
+        if fact["state"] == "denied":
+            return node_verdict(host, fact, "")
+        if fact["state"] == "absent" and inside:
+            options = " ".join(f"--device {each['path']}" for each in facts)
+            return Verdict(code="unusable", reason=f"{NOT_GIVEN} {fact['path']}; start it with `{options}`")
+    said = card.verdict
+    unjudged = Verdict(code="unknown", reason=f"the driver {card.driver} is bound; {UNASKED}")
+    return unjudged if said.code == "unusable" else said
 
 
 def with_gaps(reading: Reading) -> Reading:

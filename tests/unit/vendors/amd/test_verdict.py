@@ -201,6 +201,18 @@ def test_a_partition_whose_own_node_is_denied_does_not_hide_the_others() -> None
     assert found["0000:05:00.0/xcp-3"].indices["hip"] == 2
 
 
+def test_a_container_that_was_given_one_partition_has_that_one() -> None:
+    facts = recorded("amd-cpx")
+    nodes = [f"/dev/dri/renderD{minor}" for minor in range(128, 136) if minor != 130]
+    found = devices(**facts | {"files": without(facts["files"], *nodes) | {"/.dockerenv": ""}})
+    parts = {id_.rpartition("/")[2]: device for id_, device in found.items() if "/xcp-" in id_}
+    assert [name for name, device in parts.items() if device.usable] == ["xcp-2"]
+    assert parts["xcp-2"].indices["hip"] == 0
+    assert parts["xcp-3"].verdict.reason == (
+        "this container was not given /dev/dri/renderD131; start it with `--device /dev/kfd --device /dev/dri/renderD131`"
+    )
+
+
 def test_a_card_that_is_split_is_not_called_lost() -> None:
     scene = codec.from_json(Scene, {"facts": recorded("amd-cpx")})
     host = ReplayHost(scene)
