@@ -39,6 +39,15 @@ def test_descriptors_for_other_device_types_are_counted_by_place(cli: Cli) -> No
     assert "`vllm-probe capability list` shows those" in found
 
 
+def test_a_name_is_validated_as_it_is_shown(cli: Cli) -> None:
+    ended = cli("capability", "validate", "rtx-4090")
+    assert ended.code == 0
+    assert "rtx-4090.capability.json is valid: version 2.0" in ended.out
+    ended = cli("capability", "validate", "rtx-409")
+    assert (ended.code, ended.error) == (2, "unknown-name")
+    assert "rtx-4090" in ended.err
+
+
 def test_a_runtime_config_given_to_validate_is_called_one(cli: Cli) -> None:
     negotiate = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "cpu.json")
     assert cli(*negotiate).code == 0

@@ -1,11 +1,15 @@
 """`bench --compare`: what became slower, and what only looks so."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Cli
+from vllm_probe.cli.render.console import as_text
+from vllm_probe.cli.render.difference import render
+from vllm_probe.vendors.difference import Change, Difference
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +49,16 @@ def test_a_faster_device_is_said_to_be(cli: Cli) -> None:
     assert "FASTER" in ended.out
 
 
+def test_only_what_both_measured_is_listed(cli: Cli) -> None:
+    assert cli("bench", "--device", "null", "--emit", "old.json", plugins="null").code == 0
+    scripted(bandwidth_gb_s=120)
+    ended = cli("bench", "--device", "null", "--only", "memory", "--compare", "old.json", plugins="null", width=120)
+    assert ended.code == 0
+    listed = [line.split()[0] for line in ended.out.partition("B this run")[2].splitlines() if line.startswith("/")]
+    assert "/memory/read_gb_s" in listed
+    assert {pointer.split("/")[1] for pointer in listed} == {"memory"}
+
+
 def test_what_to_compare_with_is_read_before_anything_is_measured(cli: Cli) -> None:
     Path("broken.json").write_text("{")
     for name, error in (
@@ -63,3 +77,16 @@ def test_a_baseline_of_another_device_is_said_to_be(cli: Cli) -> None:
     Path("old.json").write_text(json.dumps(baseline | {"device": baseline["device"] | {"name": "H100"}}))
     command = ("bench", "--device", "null", "--only", "memory", "--compare", "old.json")
     assert "is of another device: H100, this is" in cli(*command, plugins="null").err
+
+
+def test_an_ambiguous_value_is_explained_in_a_line_and_ratios_are_figures_like_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    change = Change(pointer="/memory/read_gb_s", old=100, new=137600, ratio=1376, outcome="AMBIGUOUS")
+    text = as_text(render(Difference(old="a", new="b", same=0, changes=(change,))))
+    assert "137,600" in text
+    assert "1,376" in text
+    assert len([line for line in text.splitlines() if line.startswith("AMBIGUOUS: further apart than 5 %")]) == 1
+    faster = replace(change, outcome="FASTER")
+    assert "AMBIGUOUS" not in as_text(render(Difference(old="a", new="b", same=0, changes=(faster,))))

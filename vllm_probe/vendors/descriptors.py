@@ -129,15 +129,25 @@ def descriptor_files(place: Place) -> tuple[Path, ...]:
 
 
 def named_capability(name: str, manager: PortableDeviceManager, fingerprint: str) -> tuple[Path, Capability]:
-    """The descriptor that a user named: a file, or the stem of one on the search path.
+    """The descriptor that a user named, as `named_file`.
+
+    Raises:
+        UnknownName: there is none, with near misses.
+        InputError: the file cannot be used, see `load_capability`.
+    """
+    path = named_file(name, manager, fingerprint)
+    return path, load_capability(path)
+
+
+def named_file(name: str, manager: PortableDeviceManager, fingerprint: str) -> Path:
+    """The file that a user named: its path, or its stem on the search path.
 
     Raises:
         UnknownName: neither, with near misses.
-        InputError: the file cannot be used, see `load_capability`.
     """
     path = Path(name)
     if path.is_file() or path.suffix == ".json" or len(path.parts) > 1:
-        return path, load_capability(path)
+        return path
     known: dict[str, Path] = {}
     for place in search_path(manager, fingerprint):
         for file in descriptor_files(place):
@@ -150,7 +160,7 @@ def named_capability(name: str, manager: PortableDeviceManager, fingerprint: str
         hint = f"did you mean {', '.join(near[:5])}? " if near else "give a file, or one of those that "
         hint += "`vllm-probe capability list` shows" + (" all" if near else "")
         raise UnknownName(f"no capability descriptor is called {name!r}", hint=hint)
-    return known[name], load_capability(known[name])
+    return known[name]
 
 
 def find_descriptors(

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from vllm_probe.core import codec
@@ -80,6 +80,16 @@ def compare(old_name: str, old: Capability, new_name: str, new: Capability) -> D
     changed = sorted((pointer for pointer, (a, b) in both.items() if a.value != b.value), key=_order)
     changes = tuple(_change(pointer, *both[pointer]) for pointer in changed)
     return Difference(old=old_name, new=new_name, same=len(both) - len(changes), changes=changes)
+
+
+def measured_in_both(found: Difference) -> Difference:
+    """`found` without what one of the two does not have, except for what can be measured no more."""
+    kept = (each for each in found.changes if each.outcome == "SLOWER" or (each.outcome and _is_in_both(each)))
+    return replace(found, changes=tuple(kept))
+
+
+def _is_in_both(change: Change) -> bool:
+    return change.old is not None and change.new is not None
 
 
 def _change(pointer: str, old: _Leaf, new: _Leaf) -> Change:

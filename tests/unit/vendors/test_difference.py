@@ -4,7 +4,7 @@ import pytest
 
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import from_json
-from vllm_probe.vendors.difference import Change, Outcome, compare
+from vllm_probe.vendors.difference import Change, Outcome, compare, measured_in_both
 
 
 def document(**sections: Any) -> Capability:
@@ -127,3 +127,22 @@ def test_a_point_of_a_curve_is_judged_by_its_own_measurement() -> None:
     found = compare("a", curve(10, 20, spread_pct=90.0), "b", curve(5, 10, spread_pct=90.0))
     assert [change.outcome for change in found.changes] == ["AMBIGUOUS", "SLOWER"]
     assert found.outcomes() == {"SAME": 0, "FASTER": 0, "SLOWER": 1, "AMBIGUOUS": 1}
+
+
+def test_of_a_run_only_what_both_measured_is_kept_and_what_it_can_measure_no_more() -> None:
+    timed = {"source": "measured", "status": "measured", "samples": 5}
+    places = [f"/memory/{name}_gb_s" for name in ("read", "copy", "triad")]
+    old = document(
+        memory={"read_gb_s": 10, "copy_gb_s": 10, "triad_gb_s": 10}, measurements=dict.fromkeys(places, timed)
+    )
+    new = document(
+        memory={"read_gb_s": 20},
+        device={"name": "Card"},
+        measurements={
+            places[0]: timed,
+            places[1]: timed | {"status": "skipped", "samples": 0},
+            places[2]: timed | {"status": "error", "samples": 0},
+        },
+    )
+    found = measured_in_both(compare("a", old, "b", new))
+    assert [(each.pointer, each.outcome) for each in found.changes] == [(places[0], "FASTER"), (places[2], "SLOWER")]

@@ -115,9 +115,9 @@ def _judge(ctx: typer.Context, baseline: "tuple[str, Capability]", made: "Capabi
         Slower: a value is.
     """
     from vllm_probe.core.errors import Slower
-    from vllm_probe.vendors.difference import compare
+    from vllm_probe.vendors.difference import compare, measured_in_both
 
-    found = compare(*baseline, "this run", made)
+    found = measured_in_both(compare(*baseline, "this run", made))
     names = baseline[1].device.name, made.device.name
     if None not in names and names[0] != names[1]:
         ctx.obj.say(f"warning: {baseline[0]} is of another device: {names[0]}, this is {names[1]}")

@@ -1,6 +1,5 @@
 """`vllm-probe capability`: descriptors of devices."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,18 +39,26 @@ def show(
 
 @app.command()
 def validate(
-    ctx: typer.Context, file: Annotated[Path, typer.Argument(metavar="FILE", help="Document of version 1 or 2.")]
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Document of version 1 or 2: its file, or its name on the search path."),
+    ],
 ) -> None:
     """Checks a document against its schema; every violation is listed with its JSON pointer, and the exit code is 1.
 
     Keys that this release does not know are warned of: a later one may have added them, or they are misspelt.
     """
+    from vllm_probe import api
     from vllm_probe.cli.streams import write
     from vllm_probe.core.errors import NotValid, SchemaViolation
     from vllm_probe.core.files import read_json
     from vllm_probe.core.schema import DOCUMENTS, Violation, unknown_keys, violations
-    from vllm_probe.vendors.descriptors import decode_capability
+    from vllm_probe.host.fingerprint import host_fingerprint
+    from vllm_probe.vendors.descriptors import decode_capability, named_file
 
+    host = ctx.obj.host
+    file = named_file(name, api.discover(host), host_fingerprint(host))
     value = read_json(file)
     found = violations("capability", value)
     try:
