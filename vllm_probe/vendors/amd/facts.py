@@ -90,7 +90,7 @@ def partition_of(host: Host, card: Reading, node: Node) -> Reading:
     part = replace(
         device,
         id=f"{device.id}/xcp-{node.function}",
-        memory=DeviceMemory(kind="partition"),
+        memory=DeviceMemory(kind="unified" if device.memory.kind == "unified" else "partition"),
         verdict=_of_nodes(host, device, facts),
         indices={},
         sources={key: source for key, source in device.sources.items() if key in {"/name", "/arch", "/driver"}},

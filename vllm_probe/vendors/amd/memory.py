@@ -23,9 +23,10 @@ INTEGRATED = frozenset(
 """Architectures that exist in processors only: https://llvm.org/docs/AMDGPUUsage.html."""
 
 
-def memory_of_parts(id_: str, card: Mapping[str, Any]) -> Evidence:
+def memory_of_parts(host: Host, device: Device, card: Mapping[str, Any]) -> Evidence:
     """The size of a card that is split; none of it can be had from the card."""
-    whole = _dedicated(id_, card)
+    unified = device.memory.kind == "unified"
+    whole = _unified(host, device, None, card) if unified else _dedicated(device.id, card)
     pointer = "/memory/usable_bytes"
     facts = {key: value for key, value in whole.facts.items() if key != pointer}
     why = "it is split, so only its parts can be asked for memory"
@@ -36,9 +37,11 @@ def memory_evidence(host: Host, device: Device, node: Node | None, card: Mapping
     """Sizes and kind of `device`'s memory, from its KFD node and `card`, what sysfs tells of the whole card.
 
     A partition has what KFD gives it: everything else shows the whole card. The GPU of a processor can use what KFD
-    gives, which is either its carve-out or GTT; they overlap and are never added up. Any other has its VRAM.
+    gives, which is either its carve-out or GTT; they overlap and are never added up. Any other has its VRAM. What is
+    the machine's memory is free as far as the machine has it, also for a partition.
     """
     kind = device.memory.kind
+    card = {} if "parent" in device.details else card
     if kind == "partition":
         return [_partition(device.id, node)]
     if kind in {"shared", "unified"} or device.kind == "igpu":
@@ -81,12 +84,15 @@ def _unified(host: Host, device: Device, node: Node | None, card: Mapping[str, A
     if total is None:
         return Evidence(id=device.id, source=source, unknown=_all("neither KFD nor sysfs tells it"))
     pool = next((name for name, size in pools.items() if abs(size - total) <= _CLOSE * total), None)
-    facts = _sizes(total, card.get(f"{pool}_used")) | {"/memory/kind": "unified"}
+    used = card.get(f"{pool}_used")
+    used = node.used_bytes if used is None and node else used
+    facts = _sizes(total, used) | {"/memory/kind": "unified"}
     if pool != "vram" or device.kind == "gpu":  # only a carve-out is no part of the machine's memory
         available = host.stats().memory_available_bytes
         sizes = (facts.get("/memory/usable_bytes", total), available)
         facts["/memory/usable_bytes"] = min(size for size in sizes if size is not None)
-    why = "sysfs shows no pool of the size that KFD gives"
+    part = "parent" in device.details
+    why = f"{source} does not tell what is in use" if part else "sysfs shows no pool of the size that KFD gives"
     return Evidence(id=device.id, source=source, facts=facts, unknown=_rest(facts, why))
 
 

@@ -115,7 +115,9 @@ def _evidence(host: Host, unit: Unit, told: Told) -> list[Evidence]:
     if is_vague(device.name) and not is_vague(name):
         found.append(Evidence(id=unit.id, source="libamd_smi", facts={"/name": name}))
     found += node_evidence(unit.id, node, partition=unit.partition) if node else []
-    found += [memory_of_parts(unit.id, unit.card)] if unit.parts else memory_evidence(host, device, node, unit.card)
+    found += (
+        [memory_of_parts(host, device, unit.card)] if unit.parts else memory_evidence(host, device, node, unit.card)
+    )
     live = next((card for card in told.get("live", ()) if card.get("id") == address), {})
     if unit.partition:
         return found

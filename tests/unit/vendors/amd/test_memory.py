@@ -16,7 +16,13 @@ from tests.unit.vendors.amd.hosts import (
     the_card,
     without,
 )
+from vllm_probe.core import codec
 from vllm_probe.core.device import DeviceMemory
+from vllm_probe.core.scene import Scene
+from vllm_probe.host.replay import ReplayHost
+from vllm_probe.vendors.amd import PLUGIN
+from vllm_probe.vendors.health import DriverHealthMonitor
+from vllm_probe.vendors.registry import PortableDeviceManager
 
 BANK = f"{NODES}/1/mem_banks/0/properties"
 APU = KFD | {
@@ -126,6 +132,19 @@ def test_the_memory_of_an_mi300a_is_the_machines() -> None:
     device = devices(**recorded("amd-mi300x"))["0000:26:00.0"]
     assert (device.kind, device.memory.kind) == ("gpu", "unified")
     assert device.memory.usable_bytes == 52428800 * 1024
+
+
+def test_the_parts_of_an_mi300a_have_no_memory_that_the_machine_does_not_have() -> None:
+    facts = recorded("amd-cpx")
+    folder = "/sys/bus/pci/devices/0000:05:00.0"
+    files = facts["files"] | {f"{folder}/device": "0x74a0", "/proc/meminfo": "MemAvailable: 20000000 kB\n"}
+    found = devices(**facts | {"files": files})
+    part = DeviceMemory(reported_bytes=25769803776, used_bytes=285000000, usable_bytes=20000000 * 1024, kind="unified")
+    assert [device.memory for id_, device in found.items() if "/xcp-" in id_] == [part] * 8
+    assert (found["0000:05:00.0"].memory.kind, found["0000:05:00.0"].memory.usable_bytes) == ("unified", None)
+    host = ReplayHost(codec.from_json(Scene, {"facts": facts | {"files": files}}))
+    monitor = DriverHealthMonitor(PortableDeviceManager(host, (PLUGIN,)))
+    assert monitor.snapshot(found["0000:05:00.0/xcp-3"], 24 << 30).reasons == ("24.00 GiB needed, 19.07 GiB free",)
 
 
 @needs_captures

@@ -209,7 +209,8 @@ def test_a_container_that_was_given_one_partition_has_that_one() -> None:
     assert [name for name, device in parts.items() if device.usable] == ["xcp-2"]
     assert parts["xcp-2"].indices["hip"] == 0
     assert parts["xcp-3"].verdict.reason == (
-        "this container was not given /dev/dri/renderD131; start it with `--device /dev/kfd --device /dev/dri/renderD131`"
+        "this container was not given /dev/dri/renderD131; "
+        "start it with `--device /dev/kfd --device /dev/dri/renderD131`"
     )
 
 
