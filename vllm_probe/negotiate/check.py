@@ -15,7 +15,8 @@ from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.startlog import StartLog
 
 _REFUSED = ("kv_too_small", "oom")
-_MOST_RESIDUAL = 8 * GIB  # more is another model, another share of the memory or another process
+_MOST_RESIDUAL = 4 * GIB  # more is another share of the memory or another process
+_MOST_NON_TORCH = 1 * GIB  # over the law; more is another process, whose memory is counted with it
 
 
 def asked_as_logged(
@@ -60,7 +61,10 @@ def compare(config: RuntimeConfig, spec: ModelSpec, log: StartLog, name: str, no
     """The figures of `log` beside those of `config`, and the residual that the log shows."""
     law = band("vllm", config.engine_version)[1]
     figures = tuple(_figures(config, log, law))
-    differences = [*notes, *_names(spec, log)]
+    others = tuple(_names(spec, log))
+    unfit = _why_unfit(log, figures, bool(others))
+    residual = 0 if unfit else _residual(config, figures)
+    differences = [*notes, *others, *([f"nothing of it is kept: {unfit}"] if unfit else [])]
     refused = config.budget.verdict in _REFUSED
     judged = config.budget.verdict != "unknown" and log.outcome not in ("unknown", "busy")
     if judged and refused != (log.outcome in _REFUSED):
@@ -73,8 +77,23 @@ def compare(config: RuntimeConfig, spec: ModelSpec, log: StartLog, name: str, no
         agrees=not wrong and all(figure.is_within for figure in figures),
         figures=figures,
         differences=tuple(differences),
-        residual_bytes=_residual(config, figures),
+        residual_bytes=residual,
     )
+
+
+def _why_unfit(log: StartLog, figures: tuple[LoggedFigure, ...], is_other: bool) -> str | None:
+    """Why what a log shows beyond the law is not the law's, so that no later prediction may use it; null when it is."""
+    found = {figure.quantity: figure for figure in figures}
+    weights, kept, outside = (found.get(f"{part}_bytes") for part in ("weights", "kv_cache", "non_torch"))
+    if is_other:
+        return "the log is of another model"
+    if weights and not weights.is_within:
+        return "its weights are out of their band, so that it is another checkpoint"
+    if log.outcome == "busy" or (outside and -outside.difference > _MOST_NON_TORCH):
+        return "another process seems to have held memory of the device"
+    if kept and abs(kept.difference) > _MOST_RESIDUAL:
+        return "its cache is too far off: another share of the memory, or another process"
+    return None
 
 
 def _names(spec: ModelSpec, log: StartLog) -> Iterator[str]:
@@ -152,13 +171,12 @@ def _beside(budget: MemoryBudget, law: Row) -> int:
 
 
 def _residual(config: RuntimeConfig, figures: tuple[LoggedFigure, ...]) -> int:
-    """Bytes over the law beside weights and KV cache; 0 when the log does not tell, or when it cannot be the law's."""
+    """Bytes over the law beside weights and KV cache; 0 when the log does not tell."""
     off = {figure.quantity: figure.difference for figure in figures}
     pinned = {decision.key for decision in config.decisions if decision.pinned}
     if "kv_cache_bytes" not in off or "kv_cache_memory_bytes" in pinned:
         return 0
-    residual = round(off["kv_cache_bytes"] + off.get("weights_bytes", 0.0))
-    return residual if abs(residual) <= _MOST_RESIDUAL else 0
+    return round(off["kv_cache_bytes"] + off.get("weights_bytes", 0.0))
 
 
 def _logged_bytes(log: StartLog, name: str) -> int | None:

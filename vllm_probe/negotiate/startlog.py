@@ -26,6 +26,8 @@ _FIGURES: tuple[tuple[str, str], ...] = (
     ("weights_gib", rf"(?:weights memory:|Actual usage is) {_GIB}"),
     ("activation_gib", rf"PyTorch activation peak memory(?: takes|{_GAP}) ?{_GIB}"),
     ("activation_gib", rf"(?:torch peak memory increase:|for weight,) {_GIB}(?: for peak activation)?"),
+    ("peak_gib", rf"peak_torch_memory={_GIB}"),
+    ("non_torch_gib", rf"total_gpu_memory=.{{0,200}}non_torch_memory={_GIB}"),
     ("non_torch_gib", rf"non_torch_memory(?: takes|{_GAP}) ?{_GIB}"),
     ("non_torch_gib", rf"(?:non-torch forward increase memory:|for peak activation,) {_GIB}"),
     ("graph_gib", rf"Graph capturing finished in \d{{1,6}} secs?, took {_GIB}"),
@@ -35,10 +37,11 @@ _FIGURES: tuple[tuple[str, str], ...] = (
     ("kv_gib", rf"Available KV cache memory: {_LEFT}"),
     ("kv_gib", rf"(?:reserved for KV Cache is|available_kv_cache_memory{_GAP}) ?{_LEFT}"),
     ("kv_gib", rf"available KV cache memory \({_LEFT}\)"),
+    ("kv_gib", rf"kv_cache_size={_LEFT}"),
     ("kv_needed_gib", rf"\({_GIB} KV cache is needed"),
     ("total_gib", rf"total_gpu_memory(?: \(|{_GAP}){_GIB}"),
     ("total_gib", rf"Free memory on device(?: cuda:\d{{1,3}})? \(\d{{1,6}}(?:\.\d{{1,6}})?/{_GIB}\)"),
-    ("total_gib", rf"total_memory={_GIB}"),
+    ("total_gib", rf"total_(?:gpu_)?memory={_GIB}"),
     ("total_gib", rf"has a total capac?i?ty of {_GIB}"),
     ("tokens", rf"GPU KV cache size: {_COUNT} tokens"),
     ("tokens", rf"number of tokens that can be stored in KV cache \({_COUNT}\)"),
@@ -93,9 +96,10 @@ class StartLog:
         version: vLLM's version.
         model: model as it was named.
         outcome: whether it came up, and if not what it lacked.
-        figures: numbers by name: `weights_gib activation_gib non_torch_gib graph_gib graph_estimate_gib kv_gib
+        figures: numbers by name: `weights_gib peak_gib activation_gib non_torch_gib graph_gib graph_estimate_gib kv_gib
             kv_needed_gib total_gib tokens blocks concurrency estimated_max_model_len`; of several ranks the smallest
-            cache and the largest part.
+            cache and the largest part. Where only the peak with the weights is logged, their difference is the
+            activation.
         options: options of the start by vLLM's name, as far as they are stated.
     """
 
@@ -125,6 +129,9 @@ def parse_log(text: str) -> StartLog:
         versions += _VERSION.findall(line)
         models += _MODEL.findall(line)[:1]
         failure = failure or next((outcome for outcome, pattern in _FAILED if pattern.search(line)), None)
+    if "peak_gib" in figures and "weights_gib" in figures:
+        peak, weights = figures["peak_gib"], figures["weights_gib"]
+        figures.setdefault("activation_gib", Figure(peak.value - weights.value, peak.line))
     sized = figures.keys() & {"tokens", "blocks", "kv_gib"}
     return StartLog(
         version=versions[-1] if versions else None,

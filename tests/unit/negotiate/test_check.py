@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.negotiate.cases import GIB, H100, QWEN3_8B, STAMP, descriptor
-from tests.unit.negotiate.test_startlog import NEW, OLD, PROFILED
+from tests.unit.negotiate.cases import GIB, H100, LLAMA_8B, QWEN3_8B, STAMP, descriptor
+from tests.unit.negotiate.test_startlog import NEW, OLD, ONE_LINE, PROFILED
 from vllm_probe.core.config import LogCheck, RuntimeConfig
 from vllm_probe.core.errors import ProbeError
 from vllm_probe.negotiate.check import asked_as_logged, compare
@@ -62,7 +62,7 @@ def test_a_log_of_another_version_or_option_or_model_is_said() -> None:
         "the log says gpu_memory_utilization 0.95, --gpu-memory-utilization 0.9 was asked for",
         "the log is of vLLM 0.19.0, the law of --engine-version 0.33 was asked for",
     )
-    assert found.differences[-1] == "the log is of me/other, Qwen3-8B was asked about"
+    assert found.differences[-2] == "the log is of me/other, Qwen3-8B was asked about"
     assert checked(START)[1].differences[-1].startswith("neither says")
 
 
@@ -159,3 +159,32 @@ def test_a_log_that_somebody_wrote_is_compared_or_refused(text: str) -> None:
     assert config.budget.weights_bytes > 0
     assert all(figure.band >= 0 for figure in found.figures)
     assert abs(found.residual_bytes) <= 8 * GIB
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("Qwen/Qwen3-8B", "me/other", "the log is of another model"),
+        ("15.27 GiB", "8.27 GiB", "its weights are out of their band, so that it is another checkpoint"),
+        (KV, "Available KV cache memory: 50.0 GiB",
+         "its cache is too far off: another share of the memory, or another process"),
+        (KV, f"{KV}\nnon_torch_memory takes 1.6GiB", "another process seems to have held memory of the device"),
+    ],
+)  # fmt: skip
+def test_nothing_is_kept_of_a_log_whose_remainder_is_not_the_laws(old: str, new: str, why: str) -> None:
+    _, found = checked(START.replace(old, new))
+    assert found.residual_bytes == 0
+    assert f"nothing of it is kept: {why}" in found.differences
+
+
+def test_a_log_of_0_6_4_agrees_in_its_profile() -> None:
+    log, device = parse_log(ONE_LINE), descriptor(H100 | {"device": {**H100["device"], "arch": "sm_86"}})
+    pins = {"max_model_len": 20000}
+    wanted, notes = asked_as_logged(log, LLAMA_8B, device, {"engine": "vllm", "concurrency": 1, "pins": pins})
+    config = negotiate(LLAMA_8B, device, Request(**wanted), STAMP)
+    found = compare(config, LLAMA_8B, log, "vllm.log", notes)
+    assert "neither says max_num_batched_tokens: 20000, vLLM's default, is taken" in found.differences
+    assert {figure.quantity: figure.is_within for figure in found.figures} == {
+        "weights_bytes": True, "activation_bytes": True, "non_torch_bytes": True, "kv_cache_bytes": True,
+    }  # fmt: skip
+    assert abs(found.residual_bytes) < 0.05 * GIB

@@ -213,3 +213,25 @@ def test_the_profile_table_of_0_6_4_is_read_line_by_line() -> None:
     assert values(found) == {
         "total_gib": 79.22, "weights_gib": 14.96, "non_torch_gib": 1.79, "activation_gib": 1.26, "kv_gib": 53.29,
     }  # fmt: skip
+
+
+ONE_LINE = """\
+INFO 11-20 07:00:00 api_server.py:585] vLLM API server version 0.6.4.post1
+INFO 11-20 07:00:40 model_runner.py:1077] Loading model weights took 14.9888 GB
+INFO 11-20 07:00:42 worker.py:232] Memory profiling results: total_gpu_memory=23.58GiB initial_memory_usage=15.34GiB \
+peak_torch_memory=17.06GiB memory_usage_post_profile=15.35Gib non_torch_memory=0.35GiB kv_cache_size=3.81GiB \
+gpu_memory_utilization=0.90
+"""
+
+
+def test_the_profile_of_0_6_4_is_read_from_its_one_line() -> None:
+    """github.com/vllm-project/vllm/issues/10517; the peak is that of weights and activation."""
+    found = parse_log(ONE_LINE)
+    values = {name: round(figure.value, 4) for name, figure in found.figures.items()}
+    assert values == {
+        "weights_gib": 14.9888, "peak_gib": 17.06, "activation_gib": 2.0712, "non_torch_gib": 0.35, "kv_gib": 3.81,
+        "total_gib": 23.58,
+    }  # fmt: skip
+    assert found.figures["activation_gib"].line == 3
+    assert (found.outcome, found.options["gpu_memory_utilization"]) == ("boots", 0.9)
+    assert parse_log(ONE_LINE.replace("=3.81", "=-2.14")).figures["kv_gib"].value == -2.14
