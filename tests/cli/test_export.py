@@ -130,7 +130,10 @@ def test_the_bundled_runtime_has_no_file_of_vllms_and_an_image_of_its_own(cli: C
     line = cli("export", "docker").out
     assert "vllm/" not in line
     assert f"source={Path('runtime.json').resolve()},target=/etc/vllm-probe/runtime.json,readonly" in line
-    manifest = list(yaml.safe_load_all(cli("export", "k8s").out))
+    pod = cli("export", "k8s").out
+    assert "# build the image first: docker build " in pod
+    assert "# then push the image to a registry that the nodes pull from" in pod
+    manifest = list(yaml.safe_load_all(pod))
     assert [each["kind"] for each in manifest] == ["ConfigMap", "Deployment", "Service"]
     assert json.loads(manifest[0]["data"]["runtime.json"])["model"] == "all-MiniLM-L6-v2"
 
@@ -149,7 +152,8 @@ def test_an_unknown_vendor_is_refused_with_what_is_known(cli: Cli) -> None:
 def test_no_config_says_how_to_make_one(cli: Cli) -> None:
     ended = cli("export", "docker")
     assert (ended.code, ended.error) == (2, "unreadable-file")
-    assert "negotiate" in ended.err
+    assert "negotiate --engine vllm MODEL` (for the bundled runtime without --engine vllm) first" in ended.err
+    assert "bundled" not in cli("export", "vllm").err
 
 
 def test_groups_and_the_number_of_the_device_are_those_of_this_machine(cli: Cli) -> None:

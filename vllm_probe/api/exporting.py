@@ -73,7 +73,8 @@ def export(form: Form, path: Path | None = None, host: "Host | None" = None, *, 
     """
     path = path or Path("runtime.json")
     if not path.exists():
-        hint = "run `vllm-probe negotiate --engine vllm MODEL` first, or name a runtime config"
+        both = "" if form == "vllm" else " (for the bundled runtime without --engine vllm)"
+        hint = f"run `vllm-probe negotiate --engine vllm MODEL`{both} first, or name a runtime config"
         raise UnreadableFile(f"there is no file {path}", hint=hint)
     config = exportable(read_config(path))
     if form == "vllm":

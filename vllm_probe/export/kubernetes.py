@@ -45,6 +45,8 @@ def kubernetes_yaml(container: Container) -> str:
 def _advice(container: Container) -> Iterator[str]:
     if container.resource:
         yield f"the cluster needs the device plug-in that offers {container.resource}"
+    if container.config:
+        yield "then push the image to a registry that the nodes pull from, and put its name there in `image`"
     if container.resource_doubt:
         yield container.resource_doubt
     if container.files:
