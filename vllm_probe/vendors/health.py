@@ -30,6 +30,9 @@ _STUCK = 0.2
 _MPS_SERVER = "nvidia-cuda-mps"
 """`nvidia-cuda-mps-server` in /proc/<pid>/comm, which holds 15 characters. It alone holds an exclusive device, and
 lets others in (https://docs.nvidia.com/deploy/mps/)."""
+_MPS_VARIABLE, _MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108 - where its daemon listens
+_ASKED_FOR = frozenset({"application_clocks", "power_cap"})
+"""Reasons of a low clock that the device's owner chose."""
 _CLOCKS = ("sm_clock_mhz", "core_clock_mhz", "aicore_clock_mhz")
 _ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:"
 
@@ -107,7 +110,7 @@ class DriverHealthMonitor:
         state, silence = self._ask(device)
         stats, holders = self._host.stats(), self._holders(state)
         free, load = self._free(device, state, stats), _load(device, stats)
-        mps = any(each.name == _MPS_SERVER for each in holders or ())
+        mps = self._shared(holders or ())
         lost = state.lost or self._gone(device)
         throttled = _throttled(state)
         against = (
@@ -128,7 +131,7 @@ class DriverHealthMonitor:
             throttled=throttled,
             lost=lost,
             reasons=against,
-            slowed=tuple(_slowed(state, throttled or (), load)),
+            slowed=tuple(_slowed(state, throttled, load)),
             unknown={name: lost or silence for name, value in known.items() if value is None},
         )
 
@@ -178,6 +181,13 @@ class DriverHealthMonitor:
             for each in state.processes
             if each.pid != own
         )
+
+    def _shared(self, holders: tuple[Holder, ...]) -> bool:
+        """Whether an MPS server is among them; where some have no name, whether this process can reach its daemon."""
+        named = any(each.name == _MPS_SERVER for each in holders)
+        if named or all(each.name for each in holders):
+            return named
+        return self._host.exists(f"{self._host.env(_MPS_VARIABLE) or _MPS_FOLDER}/control")
 
     def _name(self, pid: int) -> str | None:
         return (self._host.read_text(f"/proc/{pid}/comm") or "").strip() or None
@@ -229,7 +239,7 @@ def _throttled(state: DeviceState) -> tuple[str, ...] | None:
     return () if idle and state.throttled else state.throttled
 
 
-def _slowed(state: DeviceState, throttled: tuple[str, ...], load: float | None) -> Iterator[str]:
+def _slowed(state: DeviceState, throttled: tuple[str, ...] | None, load: float | None) -> Iterator[str]:
     if load is not None and load > 1:
         yield f"{load:.1f} runnable processes per processor"
     if throttled:
@@ -237,7 +247,8 @@ def _slowed(state: DeviceState, throttled: tuple[str, ...], load: float | None) 
         yield f"throttled: {', '.join(throttled)}{hot}"
     clock, highest = state.clock_mhz, state.clock_max_mhz
     busy = state.utilization is not None and state.utilization >= _BUSY
-    if busy and not throttled and clock is not None and highest and clock < _STUCK * highest:
+    free = throttled == () and not _ASKED_FOR.intersection(state.event_reasons)
+    if busy and free and clock is not None and highest and clock < _STUCK * highest:
         yield f"busy at {clock:g} of {highest:g} MHz without being throttled: its clock is stuck"
     limit, usual = state.power_limit_w, state.power_default_w
     if limit and usual and limit < usual:

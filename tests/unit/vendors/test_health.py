@@ -168,6 +168,17 @@ def test_an_mps_server_has_an_exclusive_device_and_lets_others_in() -> None:
     assert not told(busy, files={"/proc/7/comm": "python3\n"}).shared_by_mps
 
 
+@pytest.mark.parametrize(("env", "folder"), [({}, "/tmp/nvidia-mps"), ({"CUDA_MPS_PIPE_DIRECTORY": "/pipe"}, "/pipe")])
+def test_in_a_container_where_no_name_is_known_the_daemon_that_can_be_reached_is_mps(
+    env: dict[str, str], folder: str
+) -> None:
+    busy = {"compute_mode": "exclusive_process", "processes": [{"pid": 7, "kind": "compute"}]}
+    files = {"/report": json.dumps({"devices": {ID: busy}}), "/.dockerenv": ""}
+    for here, shared in ((files | {f"{folder}/control": ""}, True), (files, False)):
+        health = monitor_of(ReplayHost(Scene(facts=Facts(files=here, env=env)))).snapshot(CARD)
+        assert (health.ready, health.shared_by_mps) == (shared, shared)
+
+
 def test_the_mode_that_lets_nobody_in_is_a_reason() -> None:
     assert told({"compute_mode": "prohibited"}).reasons == ("its compute mode is Prohibited",)
 
@@ -195,6 +206,15 @@ def test_throttling_under_load_delays_and_does_not_prevent() -> None:
 def test_what_looks_like_throttling_is_not_called_that(look_alike: dict[str, Any]) -> None:
     health = told(THROTTLED | look_alike)
     assert (health.throttled, health.slowed) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "why",
+    [{"event_reasons": ["application_clocks"]}, {"event_reasons": ["power_cap"]}, {"throttled": None}],
+)
+def test_a_low_clock_that_is_wanted_or_may_be_throttled_is_not_stuck(why: dict[str, Any]) -> None:
+    slow = {"throttled": [], "utilization": 100, "sm_clock_mhz": 210, "sm_clock_max_mhz": 2520}
+    assert told(slow | why).slowed == ()
 
 
 def test_a_clock_that_is_stuck_and_a_lowered_power_limit_are_told_apart_from_throttling() -> None:
