@@ -37,6 +37,7 @@ _TAKEN = {
     "radeon": "which draws and does not compute",
 }
 UNASKED = "whether its library, torch and vLLM can use it was not checked"
+NOT_GIVEN = "this container was not given"
 _MEMORY = "no library was asked for its memory"
 
 
@@ -118,13 +119,23 @@ def _gates(host: Host, function: PciFunction, kind: Kind, record: Record) -> lis
         pattern = next((each for each in gate.split("|") if host.glob(each)), gate.split("|")[0])
         folder, _, name = pattern.rpartition("/")
         nodes = [f"{folder}/{path.rpartition('/')[2]}" for path in host.glob(f"{ROOT}/{function.address}/*/{name}")]
+        there = host.glob(pattern)
         if "minor" in record and pattern == record["alone"]:
-            file, regex = record["minor"]
-            match = re.search(regex, host.read_text(file.format(address=function.address)) or "")
-            nodes = [pattern.replace("[0-9]*", match[1])] if match else nodes
-        found = nodes or host.glob(pattern) or (pattern,)
+            own = _of_minor(host, record, function.address)
+            nodes = [own] if own else nodes
+            if own is None and _inside(host):  # which tells of the devices that it was given, and maybe of no other
+                taken = {_of_minor(host, record, each.address) for each in accelerators(host)}
+                there = tuple(node for node in there if node not in taken)
+        found = nodes or there or (pattern,)
         gates.append((pattern, [node_facts(host, node, identity) for node in found]))
     return gates
+
+
+def _of_minor(host: Host, record: Record, address: str) -> str | None:
+    """The node of the function at `address`, null where its driver does not tell its number."""
+    file, regex = record["minor"]
+    match = re.search(regex, host.read_text(file.format(address=address)) or "")
+    return record["alone"].replace("[0-9]*", match[1]) if match else None
 
 
 def _driver(host: Host, driver: str | None, record: Record) -> Fact:
@@ -147,14 +158,15 @@ def _verdict(
         return _unusable(f"no driver is bound to it{load}")
     if driver in _TAKEN and driver not in drivers:
         return _unusable(f"it is bound to {driver}, {_TAKEN[driver]}")
-    inside = container_kind(host) not in {None, "wsl"}
+    inside = _inside(host)
     for pattern, facts in gates:
         states = {fact["state"]: fact for fact in facts}
         if "not opened" not in states and "denied" in states:
             return _unusable(_denial(states["denied"], inside=inside))
         if "not opened" not in states and inside:
-            options = f"--device {pattern}" if pattern in access.nodes else _options(access)
-            return _unusable(f"this container was not given {pattern}; start it with `{options}`")
+            options = f"--device {pattern}" if pattern in access.nodes else access_options(access)
+            node = facts[0]["path"] if facts[0]["path"] != pattern or not host.glob(pattern) else "its node"
+            return _unusable(f"{NOT_GIVEN} {node}; start it with `{options}`")
         lacking += "" if "not opened" in states else f", {pattern} is not there"
     sleeps = (
         ", it is asleep and nothing was asked that would wake it (`detect --wake` would)" if function.asleep else ""
@@ -223,7 +235,7 @@ def result(readings: Iterable[Reading]) -> ProbeResult:
 def node_verdict(host: Host, fact: Mapping[str, JsonValue], known: str) -> Verdict:
     """Of a device of which only its node is known."""
     if fact["state"] == "denied":
-        return _unusable(_denial(fact, inside=container_kind(host) not in {None, "wsl"}))
+        return _unusable(_denial(fact, inside=_inside(host)))
     return Verdict(code="unknown", reason=f"{known}; {UNASKED}")
 
 
@@ -234,7 +246,12 @@ def _denial(fact: Mapping[str, JsonValue], *, inside: bool) -> str:
     return f"{node} has mode {fact['mode']} and group {group}, in which this process is not; {way}"
 
 
-def _options(access: ContainerAccess) -> str:
+def _inside(host: Host) -> bool:
+    return container_kind(host) not in {None, "wsl"}
+
+
+def access_options(access: ContainerAccess) -> str:
+    """What `docker run` needs to give a container every device of the vendor."""
     runtime = [f"--runtime={access.runtime}"] if access.runtime else []
     env = [f"-e {name}={value}" for name, value in access.env.items()]
     return " ".join([*runtime, *env, *(f"--device {node}" for node in access.nodes)])

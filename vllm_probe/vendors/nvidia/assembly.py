@@ -1,6 +1,7 @@
 """Brings together what each source says of each GPU: values, MIG instances, numbers in CUDA and the verdict."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Device
@@ -36,12 +37,38 @@ def assemble(host: Host, shown: Sequence[Reading], reports: Reports, tool: Recor
         whole = _informed(host, reading, (nvml, told, cuda), reports, tool)
         records[device.id] = record
         readings += [whole, *parts(whole, _NVML if nvml.get("parts") else smi.SOURCE, record)]
-    listed = _listed(readings, records, reports.cuda)
+    reports = replace(reports, scarce=reports.inside and _scarce(host, shown))
+    listed: Mapping[str, int] | None = _listed(readings, records, reports.cuda)
     numbers, source = listed, _CUDA
     if numbers is None:
         reached = [device for device, _ in readings if not _out_of_reach(device, records)]
-        numbers, source = ordinals(map(card_of, reached), reports.mask, host.env("CUDA_DEVICE_ORDER")), _COMPUTED
+        given = _given(reached, records, reports)
+        numbers, source = ordinals(map(card_of, given), reports.mask, host.env("CUDA_DEVICE_ORDER")), _COMPUTED
+        listed = numbers if 0 < len(given) < len(reached) else None
+        reports = replace(reports, untold=bool(reached) and not given)
     return _with_verdicts(numbered(readings, numbers, source, reports.mask), records, reports, listed)
+
+
+def _scarce(host: Host, shown: Sequence[Reading]) -> bool:
+    driven = [
+        device for device, _ in shown if "pci_id" in device.details and (device.driver or "").startswith("nvidia")
+    ]
+    return len(host.glob("/dev/nvidia[0-9]*")) < len(driven)
+
+
+def _given(reached: Sequence[Device], records: Mapping[str, Record], reports: Reports) -> Sequence[Device]:
+    """Those that the CUDA driver has by its count alone: where it has fewer, those of which NVML or nvidia-smi tells.
+
+    None where these tell of another number.
+    """
+    count, whole = (
+        reports.cuda.get("count"),
+        not any(device.details.get("mig") or "parent" in device.details for device in reached),
+    )
+    if not count or count >= len(reached) or reports.mask is not None or not whole:
+        return reached
+    told = [device for device in reached if "id" in records.get(device.id, {})]
+    return told if len(told) == count else ()
 
 
 def _out_of_reach(device: Device, records: Mapping[str, Record]) -> bool:

@@ -5,10 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vllm_probe.core.device import Device, Verdict
+from vllm_probe.vendors.layer0 import NOT_GIVEN, access_options
+from vllm_probe.vendors.nvidia import PLUGIN
 from vllm_probe.vendors.nvidia.codes import NO_DEVICE, Meaning, cuda_meaning, nvml_meaning
 
 _UNLICENSED = "the vGPU has no licence, so its driver slows it down after minutes: set one in /etc/nvidia/gridd.conf"
 _MASK = "CUDA_VISIBLE_DEVICES"
+_UNLISTED = Meaning("the CUDA driver does not list it", "see `sudo dmesg | grep -i nvrm` on the host")
+_KEPT = Meaning(f"{NOT_GIVEN} it", f"start it with `{access_options(PLUGIN.container)}`")
+_UNTOLD = "the CUDA driver has fewer GPUs than the bus shows and does not tell which"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,8 @@ class Reports:
         cuda_state: whether it is `missing`, only did not answer in time (`late`), or is `broken`.
         mask: CUDA_VISIBLE_DEVICES, null where it is not set.
         inside: whether this process is in a container.
+        scarce: whether that has nodes for fewer GPUs than the bus shows.
+        untold: whether the CUDA driver has fewer GPUs than could be used, and nothing tells which.
     """
 
     nvml: Mapping[str, Any] = field(default_factory=dict)
@@ -32,6 +39,8 @@ class Reports:
     cuda_state: str | None = None
     mask: str | None = None
     inside: bool = False
+    scarce: bool = False
+    untold: bool = False
 
 
 def judged(device: Device, record: Mapping[str, Any], reports: Reports, *, seen: bool | None) -> Device:
@@ -45,7 +54,9 @@ def judged(device: Device, record: Mapping[str, Any], reports: Reports, *, seen:
         return device
     against = _against(device, record, reports)
     if against is None and seen is False and device.visible:
-        against = _unusable(Meaning("the CUDA driver does not list it", "see `sudo dmesg | grep -i nvrm` on the host"))
+        against = _unusable(_KEPT if reports.scarce else _UNLISTED)
+    if against is None and reports.untold:
+        against = Verdict(code="unknown", reason=_UNTOLD)
     hidden = _hidden(device, reports)
     if against is None and hidden is None:
         return _accepted(device, record, reports)

@@ -471,6 +471,62 @@ def test_a_device_that_the_cuda_driver_leaves_out_is_unusable() -> None:
     assert "the CUDA driver does not list it" in first.verdict.reason
 
 
+EIGHT = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x90, 0x10))
+GIVEN = EIGHT[3]
+POD = cards(*EIGHT, device="0x2330") | {
+    "/.dockerenv": "",
+    "/dev/nvidia3": "!chr 195:3 0666 0:0",
+    "/dev/nvidiactl": "!chr 195:255 0666 0:0",
+    "/dev/nvidia-uvm": "!chr 236:0 0666 0:0",
+}
+TOLD = f"/proc/driver/nvidia/gpus/{GIVEN}/information"
+INFORMATION = {TOLD: "Model: \t NVIDIA H100\nDevice Minor: \t 3\n"}
+ONE_LISTED = CUDA | {"cuDeviceGetCount": 1}
+
+
+@pytest.mark.parametrize(
+    ("files", "cuda"),
+    [
+        (INFORMATION, ONE_LISTED),
+        (INFORMATION, ONE_LISTED | {"cuDeviceGetPCIBusId": GIVEN}),
+        ({}, ONE_LISTED | {"cuDeviceGetPCIBusId": GIVEN}),
+    ],
+)
+def test_a_container_with_one_gpu_of_eight_was_not_given_the_others(
+    files: dict[str, str], cuda: dict[str, Any]
+) -> None:
+    devices = {device.id: device for device in found(POD | files, libs=libs(cuda, None)).devices}
+    given = devices.pop(GIVEN)
+    assert (given.usable, given.indices) == (True, {"cuda": 0})
+    assert {device.verdict.code for device in devices.values()} == {"unusable"}
+    for device in devices.values():
+        assert device.verdict.reason.startswith(
+            ("this container was not given it;", "this container was not given its node;")
+        )
+        assert "NVIDIA_VISIBLE_DEVICES=all" in device.verdict.reason
+        assert device.indices == {}
+
+
+def test_of_more_gpus_than_the_driver_counts_those_are_taken_that_nvidia_smi_tells_of() -> None:
+    text = "\n".join(
+        (
+            "<nvidia_smi_log><driver_version>570.1</driver_version>",
+            f'<gpu id="0000{GIVEN}"><product_name>NVIDIA H100</product_name>',
+            "<fb_memory_usage><total>81559 MiB</total></fb_memory_usage></gpu></nvidia_smi_log>",
+        )
+    )
+    devices = found(POD, libs=libs(ONE_LISTED, None), commands={"nvidia-smi -q -x": text}).devices
+    assert [device.id for device in devices if device.usable] == [GIVEN]
+    assert {device.id: device.indices for device in devices if device.indices} == {GIVEN: {"cuda": 0}}
+
+
+def test_of_more_gpus_than_the_driver_counts_none_is_called_usable_where_nothing_tells_which() -> None:
+    devices = found(POD, libs=libs(ONE_LISTED, None)).devices
+    assert {(device.verdict.code, device.usable) for device in devices} == {("unknown", False)}
+    assert "does not tell which" in devices[0].verdict.reason
+    assert all(device.indices == {} for device in devices)
+
+
 def test_cards_that_differ_have_no_number_until_the_driver_tells_it() -> None:
     files = cards("0000:01:00.0") | cards("0000:41:00.0", device="0x2684") | NODES
     answer = found(files, libs=libs(nvml=None))
