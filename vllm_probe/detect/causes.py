@@ -138,7 +138,7 @@ def unusable(host: Host, devices: Sequence[Device], known: Sequence[Finding]) ->
         bad = device.kind in {"gpu", "npu"} and device.verdict.code == "unusable"
         if not bad or device.id in {*explained, *split, *asleep}:
             continue
-        spared = _left_out(host, device, devices)
+        spared = left_out(host, device, devices)
         for cause in _causes(host, device, beside=not spared):
             if not cause.unless & ids:
                 finding = _finding(host, device, ROWS[cause.row])
@@ -154,7 +154,7 @@ def _causes(host: Host, device: Device, *, beside: bool) -> Iterator[Cause]:
     yield from filter(fits, _BESIDE if beside else ())
 
 
-def _left_out(host: Host, device: Device, devices: Sequence[Device]) -> bool:
+def left_out(host: Host, device: Device, devices: Sequence[Device]) -> bool:
     """Whether another device does the work here, and this one was left out on purpose.
 
     In a container another of the same vendor; anywhere another of any, where this one is for a virtual machine or torch

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
 
 from vllm_probe.core.device import Choice, Device, Finding, Inventory, Software
 from vllm_probe.core.document import Stamp
@@ -99,15 +100,30 @@ def _lost(
             yield _UNHANDLED.finding(function.address, facts, label=function.label, fallback=fallback, reason=reason)
         elif function.address not in listed:
             yield _UNKNOWN.finding(function.address, facts[:1], label=function.label, address=function.address)
-    split = {device.details.get("parent") for device in devices}  # their parts take their place
-    for device in devices:
-        if device.kind in {"gpu", "npu"} and not device.usable and device.id not in {*reasons, *split}:
-            label = f"{device.name or device.vendor} at {device.id}"
-            facts = (f"{device.id}: {device.vendor} {device.kind}, driver {device.driver or 'none'}", _SLOWDOWN)
-            yield _UNUSED.finding(device.id, facts, label=label, fallback=fallback, reason=device.verdict.reason)
+    yield from _unused(host, devices, set(reasons), fallback)
     known = {fact["path"] for device in devices for fact in device.details.get("nodes", ())}
     for node in (path for pattern in _NEUTRAL_NODES for path in host.glob(pattern) if path not in known):
         yield _UNKNOWN.finding(None, (f"{node}: no device listed here has it",), label="device node", address=node)
+
+
+def _unused(host: Host, devices: tuple[Device, ...], told: set[str | None], fallback: str) -> Iterator[Finding]:
+    """One finding for each cause, of the first device that it keeps out; `told` are those that have a finding."""
+    split = {device.details.get("parent") for device in devices}  # their parts take their place
+    alike: dict[tuple[str, str], list[Device]] = {}
+    for device in devices:
+        if device.kind in {"gpu", "npu"} and not device.usable and device.id not in {*told, *split}:
+            nodes = [fact["path"] for fact in device.details.get("nodes", ())]
+            why = reduce(lambda text, node: text.replace(node, "its node"), nodes, device.verdict.reason)
+            alike.setdefault((device.name or device.vendor, why), []).append(device)
+    if alike:
+        from vllm_probe.detect.causes import left_out  # reads the rows of the doctor
+    for (name, why), several in alike.items():
+        reasons = {device.verdict.reason for device in several}
+        label = f"{name} at {', '.join(device.id for device in several)}"
+        facts = [f"{each.id}: {each.vendor} {each.kind}, driver {each.driver or 'none'}" for each in several]
+        reason = why if len(reasons) > 1 else reasons.pop()
+        finding = _UNUSED.finding(several[0].id, (*facts, _SLOWDOWN), label=label, fallback=fallback, reason=reason)
+        yield replace(finding, severity="latent") if left_out(host, several[0], devices) else finding
 
 
 def _why_null(devices: tuple[Device, ...], software: Software, picks: dict[str, Choice]) -> Iterator[tuple[str, str]]:

@@ -85,6 +85,27 @@ def test_a_gpu_that_is_listed_and_not_used_is_named_with_the_reason_and_what_tak
     assert [finding.device for finding in others] == ["0000:21:00.0", "0000:41:00.0", "0000:61:00.0"]
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+def test_what_a_container_was_not_given_is_one_finding_that_blocks_nothing(numbered: bool) -> None:
+    cards = [f"0000:{bus}:00.0" for bus in ("10", "20", "30", "40")]
+    known = {card: number for number, card in enumerate(cards) if numbered or number == 1}
+    files = {"/.dockerenv": ""} | dict.fromkeys(
+        ("/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"), "!chr 195:0 0666 0:0"
+    )
+    files |= {f"/proc/driver/nvidia/gpus/{card}/information": f"Device Minor: \t {n}\n" for card, n in known.items()}
+    for card in cards:
+        facts = {"class": "0x030200", "vendor": "0x10de", "device": "0x2330", "driver": "!link x/nvidia"}
+        files |= {f"/sys/bus/pci/devices/{card}/{name}": text for name, text in facts.items()}
+    calls = {"cuInit": 0, "cuDeviceGetCount": 1, "cuDeviceGetPCIBusId": cards[1]}
+    host = host_of(files=files, libs={"libcuda.so.1": {"load": "ok", "calls": calls}, "libnvidia-ml.so.1": None})
+    inventory = inventory_with_every_plug_in(host)
+    assert [device.id for device in inventory.devices if device.usable] == [cards[1]]
+    (finding,) = inventory.findings
+    assert (finding.id, finding.severity, finding.device) == ("PLG-09", "latent", cards[0])
+    assert all(card in finding.cause for card in (cards[0], *cards[2:]))
+    assert "this container was not given its node" in finding.cause
+
+
 def test_a_gpu_that_computes_in_parts_is_no_loss() -> None:
     inventory = inventory_with_every_plug_in(ReplayHost(codec.from_json(Scene, HOSTS["nvidia-mig"])))
     assert [device.usable for device in inventory.devices if device.kind == "gpu"] == [False, True, True]
