@@ -170,7 +170,7 @@ def test_an_mps_server_has_an_exclusive_device_and_lets_others_in() -> None:
 
 @pytest.mark.parametrize(("env", "folder"), [({}, "/tmp/nvidia-mps"), ({"CUDA_MPS_PIPE_DIRECTORY": "/pipe"}, "/pipe")])
 def test_in_a_container_where_no_name_is_known_the_daemon_that_can_be_reached_is_mps(
-    env: dict[str, str], folder: str
+    env: dict[str, str | None], folder: str
 ) -> None:
     busy = {"compute_mode": "exclusive_process", "processes": [{"pid": 7, "kind": "compute"}]}
     files = {"/report": json.dumps({"devices": {ID: busy}}), "/.dockerenv": ""}
