@@ -157,7 +157,10 @@ def test_no_name_of_an_option_is_cut_and_a_flag_takes_nothing(cli: Cli, name: st
 
 
 def test_what_is_logged_begins_with_its_level() -> None:
-    program = "import logging; from vllm_probe.cli.main import main; main(['schema', 'scene']); logging.getLogger('a').warning('look')"
+    program = (
+        "import logging; from vllm_probe.cli.main import main; main(['schema', 'scene'])\n"
+        "logging.getLogger('a').warning('look')"
+    )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stderr == "warning: look\n"
 
