@@ -227,8 +227,8 @@ def _describe(
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
         return str(path), document, select_device(own, device, manager), devices
-    on = default_device(own) or next((each for each in own if unfit(each) is None), None)
-    return str(path), document, on, devices if on or document.device.kind == "cpu" else tuple(own)
+    here = default_device(own) or next((each for each in own if unfit(each) is None), None)
+    return str(path), document, here, devices if here or document.device.kind == "cpu" else tuple(own)
 
 
 def _descriptor_of(
