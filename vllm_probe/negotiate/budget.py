@@ -160,13 +160,23 @@ def _kv_cache(case: Case, shape: Shape, cache: Layout, room: int) -> tuple[int, 
     """Bytes of the KV cache: at least one longest sequence, and the block that the engine holds back."""
     if not cache.block_bytes:
         return 0, "boots" if room >= 0 else "oom"
-    least = (cache.blocks(shape.max_model_len, shape.tokens) + 1) * cache.block_bytes
+    least = _least(shape, cache)
     pinned = case.request.pins.get("kv_cache_memory_bytes")
     wanted = room if fills_memory(case) else max(least, _blocks(case, shape, cache) * cache.block_bytes)
     given = min(wanted, room) if pinned is None else pinned
     if least <= given <= room:
         return given, "boots"
     return max(least, pinned or 0), "oom" if room < cache.block_bytes or given > room else "kv_too_small"
+
+
+def _least(shape: Shape, cache: Layout) -> int:
+    return (cache.blocks(shape.max_model_len, shape.tokens) + 1) * cache.block_bytes
+
+
+def least_cache_bytes(case: Case, shape: Shape) -> int:
+    """KV cache that holds one longest sequence on the rank that needs most for it."""
+    stages = stages_of(case.spec.num_layers, case.stages)
+    return max(_least(shape, layout_of(case, shape, stage)) for stage in stages)
 
 
 def _blocks(case: Case, shape: Shape, cache: Layout) -> int:

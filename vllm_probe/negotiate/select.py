@@ -1,10 +1,13 @@
 """Step 3, the choice: which candidate wins with the sizes that fit, and what else would boot."""
 
+import bisect
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from vllm_probe.core.config import Alternative, Rejection
 from vllm_probe.core.units import format_bytes
+from vllm_probe.negotiate.budget import least_cache_bytes
 from vllm_probe.negotiate.candidates import Candidate, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.request import ranks_of, workload_of
@@ -14,6 +17,7 @@ from vllm_probe.negotiate.sizing import Sized, size
 _LEAST_GAIN = 1.3  # quantization costs accuracy and another checkpoint
 _TIE = 1.05  # a difference that bench cannot tell from noise
 _OTHER_MODELS = 2
+_MIB = 1 << 20
 _MOST_HOSTS = 8
 LEAST_BITS = 4
 """No checkpoint stores its weights in fewer."""
@@ -142,7 +146,7 @@ def alternatives(selection: Selection) -> tuple[Alternative, ...]:
     if chosen.budget.verdict == "invalid":
         found += [*_answerable(chosen), *_other_models(chosen.case, keeps="max_model_len")]
     elif not chosen.boots:
-        found += [*_smaller(selection), *_split(selection), *_other_models(chosen.case)]
+        found += [*_raised(chosen), *_smaller(selection), *_split(selection), *_other_models(chosen.case)]
     return tuple(found)
 
 
@@ -176,6 +180,26 @@ def _answerable(chosen: Sized) -> Iterator[Alternative]:
     if best.boots:
         change = (f"--max-model-len {best.shape.max_model_len}" if unpins else "") + words
         yield _alternative(change.strip(), best, "shorter requests" if words else "the largest length that boots")
+
+
+def _raised(chosen: Sized) -> Iterator[Alternative]:
+    """The smallest pinned share, in whole percents, or pinned KV cache, in MiB, with which the same config boots."""
+    case, pins = chosen.case, chosen.case.request.pins
+    if "gpu_memory_utilization" in pins and case.total_bytes:
+
+        def at(percent: int) -> Sized:
+            return size(case.pinned(gpu_memory_utilization=percent / 100), chosen.candidate)
+
+        low = min(math.ceil(100 * pins["gpu_memory_utilization"]), 100)
+        percent = bisect.bisect_left(range(low, 101), True, key=lambda value: at(value).boots) + low
+        if (larger := at(min(percent, 100))).boots:
+            change = f"--gpu-memory-utilization {percent / 100:g}"
+            yield _alternative(change, larger, "the smallest share that boots")
+    if "kv_cache_memory_bytes" in pins:
+        mebibytes = -(-least_cache_bytes(case, chosen.shape) // _MIB)
+        larger = size(case.pinned(kv_cache_memory_bytes=mebibytes * _MIB), chosen.candidate)
+        if larger.boots:
+            yield _alternative(f"--kv-cache-memory-bytes {mebibytes}MiB", larger, "the smallest cache that boots")
 
 
 def _smaller(selection: Selection) -> Iterator[Alternative]:

@@ -15,6 +15,7 @@ from tests.unit.negotiate.cases import (
     MINILM,
     QWEN3_8B,
     RTX,
+    config,
     selection,
 )
 from vllm_probe.core.config import Alternative
@@ -232,3 +233,25 @@ def test_every_alternative_boots_with_the_options_it_names(gib: int) -> None:
             redone = selection(QWEN3_8B, H100, engine="vllm", device_memory_bytes=gib * GIB, pins=again)
             assert redone.chosen.budget.verdict == "boots"
             assert redone.chosen.budget.weights_bytes == (each.budget and each.budget.weights_bytes)
+
+
+def test_a_pinned_share_that_is_too_small_is_answered_with_the_smallest_that_boots() -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "pins": {"gpu_memory_utilization": 0.01}}
+    found = config(QWEN3_8B, H100, **asked)
+    change = found.alternatives[0].change
+    assert change.startswith("--gpu-memory-utilization 0.")
+    share = float(change.split()[1])
+    for tried, verdict in ((share, True), (share - 0.01, False)):
+        pins = {"gpu_memory_utilization": tried}
+        assert (config(QWEN3_8B, H100, engine="vllm", pins=pins).budget.verdict == "boots") is verdict
+
+
+@pytest.mark.parametrize("size", [1024, 100 * GIB])
+def test_a_pinned_cache_that_cannot_be_is_answered_with_the_smallest_that_boots(size: int) -> None:
+    found = config(QWEN3_8B, H100, engine="vllm", pins={"kv_cache_memory_bytes": size, "quantization": "none"})
+    change = found.alternatives[0].change
+    assert change.startswith("--kv-cache-memory-bytes ")
+    mebibytes = int(change.split()[1].removesuffix("MiB"))
+    for tried, verdict in ((mebibytes, True), (mebibytes - 3, False)):
+        pins = {"kv_cache_memory_bytes": tried << 20, "quantization": "none", "max_model_len": found.max_model_len}
+        assert (config(QWEN3_8B, H100, engine="vllm", pins=pins).budget.verdict == "boots") is verdict
