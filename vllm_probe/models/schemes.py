@@ -21,6 +21,7 @@ _NVFP4_BITS = 4 + 8 / 16
 _GROUPED = {"auto_round": "auto-round", "intel/auto-round": "auto-round"}
 _GROUPED |= {method: method for method in ("awq", "gptq", "moe_wna16", "inc", "auto-round")}
 _MAX_GROUPS = 256
+_MOST_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,13 @@ def plan_of(facts: Facts, spec: ModelSpec) -> Plan | None:
     """The method that the config `facts` of `spec` states; null without one.
 
     Raises:
-        InvalidModel: a list of exceptions that cannot be compared.
+        InvalidModel: a list of exceptions that cannot be compared; a method or bits of another type.
     """
     config = facts.part("quantization_config", "compression_config")
     if not config.values:
         return None
+    if not isinstance(config.values.get("quant_method", ""), str):
+        raise config.invalid("quant_method of quantization_config is no text")
     method = config.word("quant_method", default="none").lower().removesuffix("_marlin")
     left = [(matcher([name for key in _LISTS for name in config.items(key)], facts.source), None)]
     if layers := config.part("quantized_layers").values:
@@ -117,7 +120,7 @@ def _scheme(method: str, config: Facts, hidden: int) -> Scheme | None:
 
 def _grouped(word: str, config: Facts) -> Scheme:
     """Whole numbers with a 16-bit scale and a zero point for each group of weights."""
-    bits, group = _whole(config, "bits", "w_bit", default=4), _whole(config, "group_size", "q_group_size", default=128)
+    bits, group = _bits(config), _whole(config, "group_size", "q_group_size", default=128)
     return Scheme(word, bits + (16 + bits) / group)
 
 
@@ -202,7 +205,7 @@ def _dynamic(config: Facts, default: Scheme | None, source: str) -> Iterable[tup
 def _layerwise(config: Facts, source: str) -> Iterable[tuple[Matcher, Scheme | None]]:
     """AutoRound's and Quark's settings of single layers."""
     extra = config.part("extra_config").values
-    plain = [name for name, layer in extra.items() if _whole(Facts(layer, source), "bits", default=4) >= 16]
+    plain = [name for name, layer in extra.items() if _bits(Facts(layer, source)) >= 16]
     yield matcher(plain, source), None
     layers = _groups(config, "layer_quant_config")
     for name, layer in layers.items():
@@ -219,6 +222,18 @@ def _groups(config: Facts, key: str) -> dict[str, JsonValue]:
     found = config.part(key).values
     if len(found) > _MAX_GROUPS:
         raise config.invalid(f"{key} has {len(found)} entries")
+    return found
+
+
+def _bits(config: Facts) -> int:
+    """Bits of a code, 4 where nothing is stated.
+
+    Raises:
+        InvalidModel: no whole number from 1 to 64.
+    """
+    found = config.count("bits", "w_bit", default=4)
+    if found > _MOST_BITS:
+        raise config.invalid(f"{found} bits a weight")
     return found
 
 

@@ -222,3 +222,20 @@ def test_any_quantization_gives_a_model_or_a_typed_error(
     except InvalidModel:
         return
     assert all(0 < bits <= 1 << 21 for bits in spec.stored_bits.values())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"quant_method": ["awq"], "bits": 4},
+        {"quant_method": 4},
+        {"quant_method": "awq", "bits": -4},
+        {"quant_method": "gptq", "bits": 0},
+        {"quant_method": "gptq", "bits": 65},
+        {"quant_method": "awq", "w_bit": "4"},
+        {"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*up.*": {"bits": 8.5}}},
+    ],
+)
+def test_a_method_or_bits_of_another_type_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(InvalidModel, match=r"config\.json: .*(?:quant|bit)"):
+        parse(config)
