@@ -113,8 +113,11 @@ def vllm_container(config: RuntimeConfig, target: Target) -> Container:
     row = _row(config, target.vendor)
     version, image, notes = _image(config, row, target)
     settings = settings_of(config, version)
-    if any((each.option, each.value) == _SEVERAL_HOSTS for each in settings.options):
+    ranks = config.tensor_parallel_size * config.pipeline_parallel_size
+    exceeds = ranks > _devices_of_host(config, row)
+    if exceeds or any((each.option, each.value) == _SEVERAL_HOSTS for each in settings.options):
         message = "the ranks of this config are on several hosts, and a container is on one"
+        message += f": {ranks} such devices are more than one has" if exceeds else ""
         raise BadUsage(
             message, hint="start Ray on every host, and vLLM there with the file of `vllm-probe export vllm`"
         )
@@ -142,6 +145,12 @@ def vllm_container(config: RuntimeConfig, target: Target) -> Container:
             *(f"--{each.option}: {reason_of(each)}" for each in settings.options),
         ),
     )
+
+
+def _devices_of_host(config: RuntimeConfig, row: Row) -> int:
+    """Devices of the host that the config was made on, else the most that such hosts are built with."""
+    known = next((each.inputs.get("devices") for each in config.decisions if each.key == "tensor_parallel_size"), None)
+    return known if isinstance(known, int) else int(row["most_devices"])
 
 
 def bundled_container(config: RuntimeConfig, target: Target, text: str, path: Path) -> Container:

@@ -153,3 +153,12 @@ def test_an_intel_resource_is_named_after_the_driver(driver: str | None, name: s
 )
 def test_the_name_is_a_dns_label(model: str, name: str) -> None:
     assert vllm_container(replace(made("cpu", EMBEDDING), model=model), target("cpu")).name == name
+
+
+def test_more_ranks_than_a_host_has_devices_have_no_container_without_ray() -> None:
+    pins = {"tensor_parallel_size": 8, "pipeline_parallel_size": 2}
+    with pytest.raises(BadUsage, match=r"several hosts.*16 such devices are more than one has") as caught:
+        container("nvidia", QWEN3_8B, pins=pins)
+    assert "Ray" in caught.value.hint
+    assert container("nvidia", QWEN3_8B, pins=pins, num_devices=16).devices == 16
+    assert container("nvidia", QWEN3_8B, pins={"tensor_parallel_size": 8}).devices == 8
