@@ -178,6 +178,7 @@ class ModelSpec:
         pooling: how token states become one vector, null for generators.
         projections: widths of the linears behind pooling.
         normalizes: whether vectors are scaled to unit length.
+        score_tokens: of a generator that serves as a reranker, the tokens against and for a match; empty for others.
         is_matryoshka: the first dimensions of a vector are a vector, https://arxiv.org/abs/2205.13147.
         vision_parameters: parameters of the image tower and of what joins it to the text model, 0 without one.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
@@ -233,6 +234,7 @@ class ModelSpec:
     pooling: Pooling | None = None
     projections: tuple[Count, ...] = ()
     normalizes: bool = False
+    score_tokens: tuple[str, ...] = ()
     is_matryoshka: bool = False
     vision_parameters: Natural = 0
     weight_bytes: Bytes | None = None

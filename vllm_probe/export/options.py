@@ -127,7 +127,7 @@ def _carried(decision: Decision, config: RuntimeConfig, number: Version) -> Iter
         if config.compile.enabled:
             return
         value = True
-    elif decision.key == "pooling" and config.pooling:
+    elif decision.key == "pooling" and config.pooling and not rest:
         word = row_of(table()["pooler_normalizes"], number) or {}
         pooler = {"pooling_type": str(config.pooling["type"]).upper(), word["value"]: config.pooling["normalize"]}
         value = json.dumps(pooler)

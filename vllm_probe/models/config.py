@@ -1,5 +1,7 @@
 """A Hugging Face `config.json`, as transformers 4 and 5 write it, to a `ModelSpec`."""
 
+import re
+
 from vllm_probe.core.errors import UnsupportedModel
 from vllm_probe.core.model import ModelSpec, MoeShape
 from vllm_probe.core.values import JsonValue
@@ -12,6 +14,9 @@ from vllm_probe.models.vision import tower_parameters
 RERANKER = "ForSequenceClassification"
 """How the class of a model ends that scores a text, or a pair of them, from its pooled state."""
 
+_SCORER = re.compile(r"(?:^|/|--)qwen3-reranker-[\d.]+b[\w.-]*(?:/|$)", re.IGNORECASE)
+_SCORE_TOKENS = ("no", "yes")  # https://huggingface.co/Qwen/Qwen3-Reranker-8B; nothing in its files says so
+
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -22,7 +27,7 @@ def parse_config(
 
     Pooling is vLLM's for a checkpoint without sentence-transformers files: first token for encoders, last token for a
     decoder without a language-model head (`Qwen3Model`), both normalised (vllm/model_executor/models/bert.py,
-    roberta.py and adapters.py, 0.32).
+    roberta.py and adapters.py, 0.32). Qwen3-Reranker, whose config is that of a generator, is known by its name.
 
     Args:
         config: value of `config.json`; of a multimodal one the text part is used.
@@ -38,6 +43,8 @@ def parse_config(
     text = config.get("text_config") if isinstance(config, dict) else None
     merged = {**config, **text, "architectures": config.get("architectures")} if isinstance(text, dict) else config
     facts, traits, architecture = _architecture(merged, source, is_nested=isinstance(text, dict))
+    scores = architecture == "Qwen3ForCausalLM" and any(map(_SCORER.search, (name, source)))
+    architecture = architecture.replace("ForCausalLM", RERANKER) if scores else architecture
     encodes, rotates = "encoder" in traits, has_rotation(facts, traits)
     biased = facts.flag("linear_bias", default="biased" in traits) or (encodes and not rotates)
     embeds = encodes or (architecture.endswith(("Model", RERANKER)) and "generator" not in traits)
@@ -85,6 +92,7 @@ def parse_config(
         attention_groups=() if encodes else read_groups(facts),
         pooling=("cls" if encodes else "last") if embeds else None,
         normalizes=embeds and not architecture.endswith(RERANKER),
+        score_tokens=_SCORE_TOKENS if scores else (),
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
         vision_parameters=tower_parameters(architecture, facts),
         source=source,

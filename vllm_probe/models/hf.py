@@ -67,7 +67,7 @@ def read_folder(
     spec = replace(spec, max_model_len=_longest_input(root, spec.max_model_len))
     if modules is not None:
         spec = replace(_pooled(spec, path, kinds), projections=tuple(width for width, _ in dense))
-    is_nested = spec.is_matryoshka or (spec.task == "embed" and spec.model_type in _NESTED)
+    is_nested = spec.is_matryoshka or (spec.normalizes and spec.model_type in _NESTED)
     spec = replace(spec, folder=str(root.resolve()), is_matryoshka=is_nested)
     return _weighed(spec, root, tensors, [tensor for _, found in dense for tensor in found]) if tensors else spec
 

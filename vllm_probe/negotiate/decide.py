@@ -13,6 +13,7 @@ from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.parallel import roles
+from vllm_probe.negotiate.pooling import pooling_of
 from vllm_probe.negotiate.request import ranks_of
 from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
@@ -283,9 +284,8 @@ def _model(record: Record, chosen: Sized) -> None:
     if unclear := undecided(chosen, choices):
         rule += f"; {', '.join(unclear)} as the adapter prefers, since bench could not tell which is faster"
     record.set("primitives", won, rule)
-    pooling = {"type": case.spec.pooling, "normalize": case.spec.normalizes} if case.spec.pooling else None
-    rule = "as the checkpoint was trained" if pooling else "a generator pools nothing"
-    record.set("pooling", pooling, rule, checkpoint=case.spec.source)
+    pooling, rule, option = pooling_of(case)
+    record.set("pooling", pooling, rule, option=option, checkpoint=case.spec.source)
     given, refused = roles(case)
     rule = (
         "one device runs the whole model" if case.ranks * case.stages == 1 else "each rank runs its part of the model"

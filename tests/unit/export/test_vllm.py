@@ -1,12 +1,26 @@
 """The command line for vLLM."""
 
+import json
 import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.negotiate.cases import ASCEND, CPU, EMBEDDING, GIB, H100, MINILM, QWEN3_8B, RTX, config, decision
+from tests.unit.export.cases import made
+from tests.unit.negotiate.cases import (
+    ASCEND,
+    BGE_M3,
+    CPU,
+    EMBEDDING,
+    GIB,
+    H100,
+    MINILM,
+    QWEN3_8B,
+    RTX,
+    config,
+    decision,
+)
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.export.options import settings_of
 from vllm_probe.export.vllm import own_format, reason_of, vllm_command
@@ -15,7 +29,7 @@ from vllm_probe.models import catalogue
 KNOWN = {
     "--runner", "--dtype", "--quantization", "--kv-cache-dtype", "--max-model-len", "--block-size",
     "--kv-cache-memory-bytes", "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization",
-    "--tensor-parallel-size", "--pipeline-parallel-size", "--enforce-eager", "--pooler-config",
+    "--tensor-parallel-size", "--pipeline-parallel-size", "--enforce-eager", "--pooler-config", "--hf-overrides",
 }  # fmt: skip
 """Options of `vllm serve`: https://docs.vllm.ai/en/stable/cli/serve"""
 
@@ -120,3 +134,22 @@ def test_a_checkpoint_that_does_not_boot_as_it_is_has_no_line() -> None:
     assert found.requires
     assert found.budget.verdict == "boots"
     assert own_format(found) is None
+
+
+def test_a_generator_that_scores_is_a_pooling_model_that_vllm_is_told_to_score_with() -> None:
+    line = vllm_command(made("nvidia", catalogue.load("Qwen3-Reranker-0.6B")))
+    words = shlex.split(line)
+    assert words[words.index("--runner") + 1] == "pooling"
+    assert json.loads(words[words.index("--hf-overrides") + 1]) == {
+        "architectures": ["Qwen3ForSequenceClassification"],
+        "classifier_from_token": ["no", "yes"],
+        "is_original_qwen3_reranker": True,
+    }
+    assert "--pooler-config" not in words
+
+
+def test_a_reranker_keeps_the_activation_of_its_scores() -> None:
+    scorer = replace(BGE_M3, architecture="XLMRobertaForSequenceClassification", normalizes=False)
+    words = vllm_command(made("nvidia", scorer)).split()
+    assert "pooling" in words
+    assert not {"--pooler-config", "--hf-overrides"} & set(words)

@@ -29,7 +29,8 @@ def test_an_entry_states_what_the_defaults_would_hide(name: str) -> None:
     assert {"norm_eps", "activation"} <= set(stated)
     assert (spec.num_positions > 0) == (spec.rope_theta is None)
     assert sum(group.num_layers for group in spec.attention_groups) in (0, spec.num_layers)
-    assert (spec.pooling is None) == (spec.task == "generate") == (not spec.normalizes)
+    assert (spec.pooling is None) == (spec.task == "generate")
+    assert spec.normalizes == (spec.task == "embed" and not spec.score_tokens)
     assert (spec.weights_path, spec.weight_bytes, spec.num_parameters) == (None, None, None)
 
 

@@ -77,6 +77,22 @@ def test_a_reranker_pools_and_is_not_normalised(base: dict[str, Any], architectu
     assert (spec.architecture, spec.task, spec.pooling, spec.normalizes) == (architecture, "embed", pooling, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "scores"),
+    [
+        ("Qwen3-Reranker-0.6B", "config.json", True),
+        ("0123abcd", "/hub/models--Qwen--Qwen3-Reranker-8B/snapshots/0123abcd/config.json", True),
+        ("m", "/models/qwen3-reranker-4b-AWQ/config.json", True),
+        ("Qwen3-0.6B", "/work/qwen3-reranker-trials/Qwen3-0.6B/config.json", False),
+    ],
+)
+def test_qwen3_reranker_whose_config_is_a_generators_is_known_by_its_name(name: str, source: str, scores: bool) -> None:
+    spec = parse_config(QWEN3 | {"architectures": ["Qwen3ForCausalLM"]}, name=name, source=source)
+    assert (spec.task, spec.pooling) == (("embed", "last") if scores else ("generate", None))
+    assert spec.architecture == ("Qwen3ForSequenceClassification" if scores else "Qwen3ForCausalLM")
+    assert (spec.score_tokens, spec.normalizes) == (("no", "yes") if scores else (), False)
+
+
 def test_latent_attention_ignores_the_decoy_head_width_and_counts_indexers() -> None:
     spec = parse(GLM)
     assert spec.mla == MlaShape(
