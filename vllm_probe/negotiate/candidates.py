@@ -93,6 +93,17 @@ def own_doubt(case: Case) -> str | None:
     return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
 
 
+def cache_reason(case: Case) -> str | None:
+    """Why the engine may not read an 8-bit KV cache on this architecture, or null."""
+    return _kernel_reason(case, _support(case, "fp8_cache"))
+
+
+def _cache_doubt(case: Case) -> str | None:
+    pinned = str(case.request.pins.get("kv_cache_dtype", ""))
+    reason = cache_reason(case) if pinned.startswith("fp8") else None
+    return reason and f"--kv-cache-dtype {pinned} may be refused at the start: {reason}"
+
+
 def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
     """The fastest format that can run, the checkpoint's own when bench cannot tell them apart."""
     pinned, own = case.request.pins.get("dtype"), case.spec.dtype
@@ -203,7 +214,7 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     parts |= {part: (bits, 0) for part, bits in read.items()}
     most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), None)
     word, unmeasured = _compute(case, row, method["format"], dtype)
-    found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype))
+    found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype), _cache_doubt(case))
     doubts = [doubt for doubt in found if doubt]
     if is_own and (reason := own_doubt(case)):
         doubts.append(reason)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from vllm_probe.core.config import Alternative, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import least_cache_bytes
-from vllm_probe.negotiate.candidates import Candidate, match, own_doubt
+from vllm_probe.negotiate.candidates import Candidate, cache_reason, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.request import ranks_of, workload_of
 from vllm_probe.negotiate.requirements import analyse
@@ -208,7 +208,7 @@ def _smaller(selection: Selection) -> Iterator[Alternative]:
     if length := chosen.budget.estimated_max_model_len:
         shorter = size(case.pinned(max_model_len=length), chosen.candidate)
         yield _alternative(f"--max-model-len {length}", shorter, "shorter requests")
-    if case.engine["has_fp8_kv"] and case.device["has_fp8_kv"] and case.keeps_kv:
+    if case.engine["has_fp8_kv"] and case.device["has_fp8_kv"] and case.keeps_kv and not cache_reason(case):
         cached = size(case.pinned(kv_cache_dtype="fp8"), chosen.candidate)
         if cached.boots:
             yield _alternative("--kv-cache-dtype fp8", cached, "keys and values lose precision")

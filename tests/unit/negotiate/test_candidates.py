@@ -279,3 +279,11 @@ def test_a_format_without_a_rate_that_stands_for_one_that_cannot_run_is_said() -
     assert cpu.dtype == "bfloat16"
     assert any("no fp16 arithmetic" in doubt for doubt in cpu.doubts)
     assert matched(QWEN3_8B, H100, engine="vllm").own.doubts == ()
+
+
+@pytest.mark.parametrize(("arch", "count"), [("sm_86", 1), ("sm_80", 1), ("sm_89", 0), ("sm_90", 0)])
+def test_an_eight_bit_cache_is_doubted_below_the_architecture_that_reads_it(arch: str, count: int) -> None:
+    document = H100 | {"device": {**H100["device"], "arch": arch}}
+    doubts = matched(QWEN3_8B, document, engine="vllm", pins={"kv_cache_dtype": "fp8"}).own.doubts
+    assert sum("--kv-cache-dtype fp8 may be refused" in doubt and "sm_89" in doubt for doubt in doubts) == count
+    assert not any("kv-cache" in doubt for doubt in matched(QWEN3_8B, document, engine="vllm").own.doubts)

@@ -199,20 +199,28 @@ def test_an_eight_bit_cache_is_offered_where_it_is_enough() -> None:
     )
     assert found.chosen.budget.verdict == "kv_too_small"
     assert "--kv-cache-dtype fp8" in [each.change for each in ways(found)]
+    ampere = selection(
+        QWEN3_8B,
+        H100 | {"device": {**H100["device"], "arch": "sm_86"}},
+        engine="vllm",
+        device_memory_bytes=22 * GIB,
+        pins={"max_model_len": 40960, "max_num_seqs": 8},
+    )
+    assert "--kv-cache-dtype fp8" not in [each.change for each in ways(ampere)]
 
 
 def test_glm_on_a_24_gb_card_needs_a_quantized_twin_on_many_or_another_model() -> None:
     found = selection(GLM_5_3, RTX, engine="vllm", device_memory_bytes=24 * GIB)
     changes = [each.change for each in ways(found)]
     assert found.chosen.budget.verdict == "oom"
-    others = ["--model gpt-oss-20b", "--model Qwen3-8B"]
+    others = ["--model gpt-oss-20b", "--model gemma-2-9b"]
     assert changes == ["--tensor-parallel-size 32 --quantization w4a16", *others]
     assert "32 such devices and a W4A16" in ways(found)[0].note
 
 
 def test_glm_on_a_cpu_is_answered_with_models_that_an_engine_runs_there() -> None:
     changes = [each.change for each in ways(selection(GLM_5_3, CPU))]
-    assert changes == ["--model Qwen3-8B --engine vllm", "--model Llama-3.1-8B --engine vllm"]
+    assert changes == ["--model gemma-2-9b --engine vllm", "--model Qwen3-8B --engine vllm"]
 
 
 def test_an_embedding_model_that_does_not_fit_is_answered_with_embedding_models() -> None:
