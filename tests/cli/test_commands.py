@@ -327,7 +327,7 @@ def test_only_the_progress_of_that_child_shows(cli: Cli) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(ended.stdout)["capability"].startswith("quick bench of null0")
     said, *progress = ended.stderr.splitlines()
-    assert said == "no capability document for null0: measuring it, about 8 s"
+    assert said == "warning: no capability document for null0: measuring it, about 8 s"
     assert progress
     assert all(re.match(r"bench \d+/\d+: ", line) for line in progress)
 

@@ -19,7 +19,8 @@ def as_yaml(*documents: Any) -> str:
             return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-        style = "|" if "\n" in value else None
+        # a block that keeps empty lines at its end has PyYAML end the document behind it
+        style = "|" if "\n" in value.strip() and not value.endswith("\n\n") else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)

@@ -64,11 +64,11 @@ def vllm_yaml(config: RuntimeConfig, command: str) -> str:
     notes = (*settings.notes, *filter(None, [missing_of(config)]))
     lines = [*map(comment, (*about(config, f"vLLM {settings.version}", notes), f"run: {command}")), ""]
     if not model_word(config):
-        lines += ["# what was negotiated for", as_yaml({"model": config.model}).rstrip()]
+        lines += ["# what was negotiated for", as_yaml({"model": config.model}).removesuffix("\n")]
     if _tokenizer(config):
         lines += ["# here, or as --tokenizer behind the file", f"# tokenizer: {ORIGINAL}"]
     for each in settings.options:
-        lines += [comment(reason_of(each)), as_yaml({each.option: each.value}).rstrip()]
+        lines += [comment(reason_of(each)), as_yaml({each.option: each.value}).removesuffix("\n")]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.export.cases import by_vendor, container, made, target
@@ -54,6 +54,8 @@ def test_all_four_carry_the_same_options(vendor: str, spec: Any) -> None:
 
 
 @given(names)
+@example("\n")
+@example("a\nb\n\n")
 def test_any_model_name_arrives_as_it_is(name: str) -> None:
     config = replace(made("cpu", EMBEDDING), model=name, warnings=(name,))
     found = vllm_container(config, target("cpu"))
