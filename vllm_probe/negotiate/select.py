@@ -10,6 +10,7 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import least_cache_bytes
 from vllm_probe.negotiate.candidates import Candidate, cache_reason, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
+from vllm_probe.negotiate.chunking import refusal_of_step
 from vllm_probe.negotiate.request import ranks_of, workload_of
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.sizing import Sized, size
@@ -144,7 +145,7 @@ def alternatives(selection: Selection) -> tuple[Alternative, ...]:
         note = f"the checkpoint as it is, nothing to obtain; {format_bytes(own.budget.weights_bytes)} of weights"
         found.append(_alternative(f"--quantization {own.candidate.quantization}", own, note))
     if chosen.budget.verdict == "invalid":
-        found += [*_answerable(chosen), *_other_models(chosen.case, keeps="max_model_len")]
+        found += [*_stepped(chosen), *_answerable(chosen), *_other_models(chosen.case, keeps="max_model_len")]
     elif not chosen.boots:
         found += [*_raised(chosen), *_smaller(selection), *_split(selection), *_other_models(chosen.case)]
     return tuple(found)
@@ -180,6 +181,15 @@ def _answerable(chosen: Sized) -> Iterator[Alternative]:
     if best.boots:
         change = (f"--max-model-len {best.shape.max_model_len}" if unpins else "") + words
         yield _alternative(change.strip(), best, "shorter requests" if words else "the largest length that boots")
+
+
+def _stepped(chosen: Sized) -> Iterator[Alternative]:
+    """The step that holds the prompts that are asked for, where the pinned one does not."""
+    if refusal_of_step(chosen.case):
+        length = chosen.case.request.pins.get("max_model_len", chosen.case.workload.length)
+        larger = size(chosen.case.pinned(max_num_batched_tokens=length), chosen.candidate)
+        if larger.boots:
+            yield _alternative(f"--max-num-batched-tokens {length}", larger, "a step that holds the longest prompt")
 
 
 def _raised(chosen: Sized) -> Iterator[Alternative]:

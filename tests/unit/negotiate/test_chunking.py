@@ -98,5 +98,6 @@ def test_a_pinned_step_under_a_whole_prompt_is_refused_with_its_release() -> Non
         "of 32768 tokens"
     )
     assert config(QWEN3_8B, H100, engine="vllm", engine_version="0.9.2", pins=pins).budget.verdict == "boots"
+    assert found.alternatives[0].change == "--max-num-batched-tokens 8192"
     for other in found.alternatives:
         assert other.budget is None or other.verdict == "boots"
