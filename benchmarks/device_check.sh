@@ -54,7 +54,7 @@ look() {
   fi
 }
 
-command -v vllm-probe >/dev/null || { echo "vllm-probe is not on PATH: pip install 'vllm-probe[runtime]'" >&2; exit 3; }
+command -v vllm-probe >/dev/null || { echo "vllm-probe is not on PATH: pip install -e '.[runtime]'" >&2; exit 3; }
 
 : >"$report"
 : >"$folder/versions.txt"
