@@ -71,3 +71,10 @@ def test_where_no_device_of_the_descriptor_can_be_used_its_figures_alone_are_pla
     blocked = [line for line in found["warnings"] if "is there and not used" in line]
     assert [line.partition(" ")[0] for line in blocked] == [f"0000:{bus}:00.0" for bus in ("01", "21", "41", "61")]
     assert "it is bound to vfio-pci" in blocked[0]
+
+
+def test_an_npu_that_no_build_of_vllm_runs_is_not_called_blocked(cli: Cli) -> None:
+    asked = ("negotiate", "Qwen3-0.6B", "--engine", "vllm", "--capability", "arc-b580", "--json")
+    warnings = cli("--replay", HOSTS / "intel-laptop", *asked, plugins="cpu,intel").json()["warnings"]
+    assert any(line.startswith("0000:03:00.0 (Intel Arc B580) is there and not used") for line in warnings)
+    assert not any("NPU" in line for line in warnings)

@@ -29,11 +29,12 @@ def device_notes(on: "Device | None", document: "Capability", devices: "Sequence
 
 
 def blocked(devices: "Sequence[Device]") -> Iterator[str]:
-    """A line for each accelerator that is there and cannot be used."""
+    """A line for each accelerator that is there and cannot be used, of those that some build of vLLM runs."""
     from vllm_probe.detect.select import unfit
+    from vllm_probe.detect.stack import runs
 
     for device in devices:
-        if device.kind != "cpu" and (reason := unfit(device)):
+        if device.kind != "cpu" and runs(device) and (reason := unfit(device)):
             yield f"{_shown(device)} is there and not used: {_clause(reason)}; run `vllm-probe doctor`"
 
 

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from vllm_probe.core.device import Choice, Device, Software
 from vllm_probe.core.system import Host
 from vllm_probe.detect.select import unfit
-from vllm_probe.detect.stack import build_tag, table, vendor_of
+from vllm_probe.detect.stack import build_tag, runs, table, vendor_of
 from vllm_probe.vendors.software import installed
 
 _LAST = 1 << 16
@@ -112,7 +112,7 @@ def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | No
 
 def _hypothetical(devices: Sequence[Device]) -> Choice:
     """What vLLM would take if it were installed: of each vendor's devices the first."""
-    cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible]
+    cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible and runs(device)]
     needed = next(iter([device for device in cards if device.usable] or cards), None)
     build = _build(needed.vendor) if needed else "its CPU build"
     others = {}
@@ -121,7 +121,7 @@ def _hypothetical(devices: Sequence[Device]) -> Choice:
         first, several = _first(mine)
         taken = f"it{_short(device)}" if first is None or first == device else f"{first.id} before it"
         taken = f"the first in the order of its runtime, {_UNTOLD}" if several else taken
-        others[device.id] = unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}"
+        others[device.id] = _no_kind(device) or unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}"
     return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}", others=others)
 
 
@@ -152,7 +152,11 @@ def _build(vendor: str | None) -> str:
 
 def _seen(device: Device) -> bool:
     """Whether its runtime would show it: a device that computes, an integrated one where the runtime numbers it."""
-    return device.kind in {"cpu", "gpu", "npu"} or _order(device)[0] < _LAST
+    return runs(device) and (device.kind in {"cpu", "gpu", "npu"} or _order(device)[0] < _LAST)
+
+
+def _no_kind(device: Device) -> str | None:
+    return None if runs(device) else f"{_build(device.vendor)} runs no {device.kind.upper()}"
 
 
 def _order(device: Device) -> tuple[int, str]:
@@ -168,7 +172,7 @@ def _number(device: Device) -> str:
 def _why_not(device: Device, first: Device | None, version: str, vendor: str | None, *, seen: bool) -> str:
     if device.vendor != vendor:
         return f"vLLM {version} is {_build(vendor)}"
-    reason = unfit(device)
+    reason = _no_kind(device) or unfit(device)
     if reason is not None:
         return reason
     if not seen:

@@ -12,7 +12,7 @@ from vllm_probe.detect.checks.container import CONTAINERS, node_access
 from vllm_probe.detect.checks.toolkit import nvidia_nodes
 from vllm_probe.detect.engine_pick import vllm_choice, vllm_vendor
 from vllm_probe.detect.select import default_choice
-from vllm_probe.detect.stack import weigh
+from vllm_probe.detect.stack import runs, weigh
 from vllm_probe.detect.verdict import judge
 from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
@@ -111,7 +111,7 @@ def _unused(host: Host, devices: tuple[Device, ...], told: set[str | None], fall
     split = {device.details.get("parent") for device in devices}  # their parts take their place
     alike: dict[tuple[str, str], list[Device]] = {}
     for device in devices:
-        if device.kind in {"gpu", "npu"} and not device.usable and device.id not in {*told, *split}:
+        if device.kind in {"gpu", "npu"} and runs(device) and not device.usable and device.id not in {*told, *split}:
             nodes = [fact["path"] for fact in device.details.get("nodes", ())]
             why = reduce(lambda text, node: text.replace(node, "its node"), nodes, device.verdict.reason)
             alike.setdefault((device.name or device.vendor, why), []).append(device)

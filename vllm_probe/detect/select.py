@@ -74,7 +74,7 @@ def _first_usable(word: str, family: Sequence[Device]) -> Device:
 
 def _why(picked: Device, devices: Sequence[Device]) -> str:
     if picked.kind == "cpu":
-        return "no usable GPU or NPU, so the CPU"
+        return "no usable discrete GPU or NPU, so the CPU"
     sizes = [each.memory.usable_bytes for each in devices if unfit(each) is None and each.kind == picked.kind]
     if None not in sizes:
         return f"the usable {picked.kind} with most memory"

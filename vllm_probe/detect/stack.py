@@ -2,8 +2,9 @@
 
 `stacks.json` has, by vendor, the builds of torch to install with the architectures (`arch`: from and to; `archs`: each;
 `some`: those that only some releases of the build have) and the driver that each needs, newest first; `older` ones;
-what the local version of such a build begins with (`tag`); and the numbers that count devices as torch does; by family
-of architectures the least kernel, driver and runtime; and where it is all from.
+what the local version of such a build begins with (`tag`); the kinds of devices that they run (`kinds`, all where it
+is left out); and the numbers that count devices as torch does; by family of architectures the least kernel, driver and
+runtime; and where it is all from.
 """
 
 import re
@@ -39,6 +40,12 @@ def vendor_of(tag: str) -> str | None:
     """The vendor whose devices a build with this tag runs on."""
     vendors = table()["vendors"].items()
     return next((name for name, each in vendors if each.get("tag") and tag.startswith(each["tag"])), None)
+
+
+def runs(device: Device) -> bool:
+    """Whether torch and vLLM for the vendor's devices run this kind of them: those for Intel GPUs run no Intel NPU."""
+    kinds = table()["vendors"].get(device.vendor, {}).get("kinds")
+    return kinds is None or device.kind in kinds
 
 
 def weigh(device: Device, software: Software) -> Device:

@@ -172,6 +172,19 @@ def test_without_vllm_each_device_tells_which_build_would_take_it() -> None:
     assert vllm_choice((strange,), None, None).others == {GPU.id: "with a plug-in for its vendor vLLM would take it"}
 
 
+@pytest.mark.parametrize("vendor", ["amd", "intel"])
+def test_an_npu_that_no_build_runs_decides_nothing(vendor: str) -> None:
+    npu = Device(id="0000:00:0b.0", vendor=vendor, kind="npu", verdict=Verdict(code="unknown", reason="not checked"))
+    alone = vllm_choice((npu, CPU), None, None)
+    assert alone.reason == "vLLM is not installed; this machine would need its CPU build"
+    assert alone.others[npu.id] == f"the build for {vendor} runs no NPU"
+    asleep = Device(id="0000:01:00.0", vendor="nvidia", kind="gpu", verdict=Verdict(code="unknown", reason="asleep"))
+    assert vllm_choice((npu, asleep, CPU), None, None).reason.endswith("this machine would need the build for nvidia")
+    beside = vllm_choice((npu, CPU), "0.17.0", vendor)
+    assert "no device of that kind can be used here" in beside.reason
+    assert beside.others[npu.id] == f"the build for {vendor} runs no NPU"
+
+
 def test_what_is_too_old_for_vllm_is_said_with_the_pick() -> None:
     old = replace(GPU, vendor="ascend", kind="npu", details={"stack": {"short": ["CANN 8.0 is older than 8.1"]}})
     assert vllm_choice((old,), "0.13.0", "ascend").reason.endswith("though CANN 8.0 is older than 8.1")

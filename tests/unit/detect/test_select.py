@@ -41,6 +41,10 @@ def test_the_default_is_a_usable_gpu_then_an_npu_then_the_cpu_with_more_memory_t
     assert default_device((CPU, IGPU, BROKEN)) == CPU
 
 
+def test_the_cpu_is_taken_beside_integrated_graphics_that_work_for_want_of_a_discrete_gpu() -> None:
+    assert default_choice((IGPU, CPU)).reason == "no usable discrete GPU or NPU, so the CPU"
+
+
 def test_the_default_choice_says_why_no_other_device_was_taken() -> None:
     choice = default_choice(ALL)
     assert choice.id == LARGE.id
