@@ -112,6 +112,7 @@ def parts(parent: Reading, source: str, record: Mapping[str, Any]) -> list[Readi
             name=f"{device.name} MIG" if device.name else None,
             memory=DeviceMemory(kind="partition"),
             indices={},
+            links=tuple(link for link in device.links if link["kind"] != "nvlink"),  # which instances cannot use
             verdict=Verdict(code="unknown", reason="not judged yet"),
             sources={key: each for key, each in device.sources.items() if key in {"/name", "/arch", "/driver"}},
             details={"nodes": device.details["nodes"], "parent": device.id, **_parent_uuid(device)} | shared,

@@ -648,6 +648,21 @@ def test_nvlinks_are_counted_by_peer() -> None:
     assert the_gpu(libs=libs(nvml=nvml)).links == ({"kind": "nvlink", "peer": "0000:41:00.0", "links": 36},)
 
 
+def test_a_mig_instance_has_the_pcie_link_of_its_gpu_and_no_nvlink() -> None:
+    nvlinks = {"nvmlDeviceGetNvLinkState": 1, "nvmlDeviceGetNvLinkRemotePciInfo": {"bus": 0x41}}
+    instance = {
+        "nvmlDeviceGetMigMode": 1,
+        "nvmlDeviceGetMaxMigDeviceCount": 1,
+        "nvmlDeviceGetMigDeviceHandleByIndex": 0,
+        "nvmlDeviceGetGpuInstanceId": 3,
+        "nvmlDeviceGetComputeInstanceId": 0,
+    }
+    files = ONE | {f"{BUS}/0000:01:00.0/max_link_width": "16"}
+    whole, part = found(files, libs=libs(nvml=NVML | nvlinks | instance)).devices
+    assert [link["kind"] for link in whole.links] == ["pcie", "nvlink"]
+    assert [link["kind"] for link in part.links] == ["pcie"]
+
+
 def test_the_bandwidth_of_the_memory_is_that_of_its_clock_and_width() -> None:
     nvml = NVML | {"nvmlDeviceGetMemoryBusWidth": 128, "nvmlDeviceGetMaxClockInfo": 8001}
     assert the_gpu(libs=libs(nvml=nvml)).details["memory_bandwidth_gb_s"] == 256.0
