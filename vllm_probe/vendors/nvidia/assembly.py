@@ -13,7 +13,7 @@ from vllm_probe.vendors.nvidia.codes import nvml_meaning
 from vllm_probe.vendors.nvidia.facts import MEMORY, evidence, named, parts, with_gaps, with_links
 from vllm_probe.vendors.nvidia.ordinals import card_of, numbered, ordinals
 from vllm_probe.vendors.nvidia.platforms import machine_memory, shares_memory, tegra_readings
-from vllm_probe.vendors.nvidia.verdict import Reports, judged, split
+from vllm_probe.vendors.nvidia.verdict import FEWER, UNRESOLVED, Reports, judged, split
 
 Record: TypeAlias = Mapping[str, Any]
 
@@ -45,8 +45,16 @@ def assemble(host: Host, shown: Sequence[Reading], reports: Reports, tool: Recor
         given = _given(reached, records, reports)
         numbers, source = ordinals(map(card_of, given), reports.mask, host.env("CUDA_DEVICE_ORDER")), _COMPUTED
         listed = numbers if 0 < len(given) < len(reached) else None
-        reports = replace(reports, untold=bool(reached) and not given)
-    return _with_verdicts(numbered(readings, numbers, source, reports.mask), records, reports, listed)
+        reports = replace(reports, untold=FEWER if reached and not given else None)
+    if not numbers and reports.cuda.get("count") != 0 and _may_mean(reports.mask, [device for device, _ in readings]):
+        numbers, listed, reports = None, None, replace(reports, untold=UNRESOLVED)
+    return _with_verdicts(numbered(readings, numbers, source, reports.mask, reports.untold), records, reports, listed)
+
+
+def _may_mean(mask: str | None, devices: Sequence[Device]) -> bool:
+    """Whether a token of `mask` may be the UUID of a MIG instance whose UUID is not known."""
+    nameless = any("parent" in device.details and not device.details.get("uuid") for device in devices)
+    return nameless and any(token.strip().startswith("MIG-") for token in (mask or "").split(","))
 
 
 def _scarce(host: Host, shown: Sequence[Reading]) -> bool:

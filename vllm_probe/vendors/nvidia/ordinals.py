@@ -70,11 +70,14 @@ def _meant(token: str, cards: Sequence[Card], gpus: Sequence[Card]) -> Card | No
 
 
 def numbered(
-    readings: Sequence[Reading], numbers: Mapping[str, int] | None, source: str, mask: str | None
+    readings: Sequence[Reading], numbers: Mapping[str, int] | None, source: str, mask: str | None, why: str | None
 ) -> list[Reading]:
-    """`readings` with their `numbers` in CUDA, by address; those without are not visible where there is a mask."""
+    """`readings` with their `numbers` in CUDA, by address; those without are not visible where there is a mask.
+
+    `why` is why there are none, null where that is the order that CUDA takes by default.
+    """
     if numbers is None:
-        return [(device, unknown | {"/indices/cuda": _FASTEST}) for device, unknown in readings]
+        return [(device, unknown | {"/indices/cuda": why or _FASTEST}) for device, unknown in readings]
     return [(_with_number(device, numbers.get(device.id), source, mask), unknown) for device, unknown in readings]
 
 

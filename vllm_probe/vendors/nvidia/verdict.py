@@ -13,7 +13,8 @@ _UNLICENSED = "the vGPU has no licence, so its driver slows it down after minute
 _MASK = "CUDA_VISIBLE_DEVICES"
 _UNLISTED = Meaning("the CUDA driver does not list it", "see `sudo dmesg | grep -i nvrm` on the host")
 _KEPT = Meaning(f"{NOT_GIVEN} it", f"start it with `{access_options(PLUGIN.container)}`")
-_UNTOLD = "the CUDA driver has fewer GPUs than the bus shows and does not tell which"
+FEWER = "the CUDA driver has fewer GPUs than the bus shows and does not tell which"
+UNRESOLVED = f"{_MASK} names a MIG instance by its UUID, and nothing here tells which has it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Reports:
         mask: CUDA_VISIBLE_DEVICES, null where it is not set.
         inside: whether this process is in a container.
         scarce: whether that has nodes for fewer GPUs than the bus shows.
-        untold: whether the CUDA driver has fewer GPUs than could be used, and nothing tells which.
+        untold: why nothing tells which devices the CUDA driver has, null where something does.
     """
 
     nvml: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Reports:
     mask: str | None = None
     inside: bool = False
     scarce: bool = False
-    untold: bool = False
+    untold: str | None = None
 
 
 def judged(device: Device, record: Mapping[str, Any], reports: Reports, *, seen: bool | None) -> Device:
@@ -56,7 +57,7 @@ def judged(device: Device, record: Mapping[str, Any], reports: Reports, *, seen:
     if against is None and seen is False and device.visible:
         against = _unusable(_KEPT if reports.scarce else _UNLISTED)
     if against is None and reports.untold:
-        against = Verdict(code="unknown", reason=_UNTOLD)
+        against = Verdict(code="unknown", reason=reports.untold)
     hidden = _hidden(device, reports)
     if against is None and hidden is None:
         return _accepted(device, record, reports)

@@ -648,6 +648,21 @@ def test_nvlinks_are_counted_by_peer() -> None:
     assert the_gpu(libs=libs(nvml=nvml)).links == ({"kind": "nvlink", "peer": "0000:41:00.0", "links": 36},)
 
 
+@pytest.mark.parametrize("count", [None, 1])
+def test_a_mig_instance_that_a_variable_names_by_a_uuid_that_nothing_tells_is_not_called_hidden(
+    count: int | None,
+) -> None:
+    facts = HOSTS["nvidia-mig"]["facts"]
+    if count:
+        facts = facts | {"libs": libs(CUDA | {"cuDeviceGetCount": count, "cuDeviceGetPCIBusId": "0000:4b:00.0"}, None)}
+    mask = {"CUDA_VISIBLE_DEVICES": "MIG-11111111-2222-3333-4444-555555555555"}
+    answer = probe(host_of(**facts | {"env": mask}))
+    instances = [device for device in answer.devices if "parent" in device.details]
+    assert [device.verdict.code for device in instances] == ["unknown", "unknown"]
+    assert all(device.visible and not device.usable for device in instances)
+    assert "nothing here tells which" in answer.unknown["/1/indices/cuda"]
+
+
 def test_a_mig_instance_has_the_pcie_link_of_its_gpu_and_no_nvlink() -> None:
     nvlinks = {"nvmlDeviceGetNvLinkState": 1, "nvmlDeviceGetNvLinkRemotePciInfo": {"bus": 0x41}}
     instance = {
