@@ -12,6 +12,7 @@ from vllm_probe.core.system import Host
 from vllm_probe.vendors.evidence import Evidence, combine
 from vllm_probe.vendors.intel import PLUGIN, drm, facts, sysfs
 from vllm_probe.vendors.intel.asking import ask
+from vllm_probe.vendors.intel.tiles import with_tiles
 from vllm_probe.vendors.intel.verdict import Reports, failed_boot, judged
 from vllm_probe.vendors.layer0 import Fact, Reading, bus_devices, result
 from vllm_probe.vendors.pci import accelerators
@@ -52,7 +53,8 @@ def probe(host: Host) -> ProbeResult:
         return result([*shown, *_behind_windows(host, reports)])
     records = reports.level_zero.get("devices", ())
     tool = _by_tool(host, begun) if _lacking(reports, told) else {"devices": []}
-    return result(_complete(host, each, told, reports, records, tool) if each[0].id in told else each for each in shown)
+    found = [_complete(host, each, told, reports, records, tool) if each[0].id in told else [each] for each in shown]
+    return result(reading for readings in found for reading in readings)
 
 
 def _complete(
@@ -62,11 +64,11 @@ def _complete(
     reports: Reports,
     records: Sequence[Record],
     tool: Record,
-) -> Reading:
-    """`reading` with what every source says of it."""
+) -> list[Reading]:
+    """`reading` with what every source says of it, before its parts where Level Zero lists those."""
     id_ = reading[0].id
     if sysfs.failed_boot(host, id_):
-        return failed_boot(reading)
+        return [failed_boot(reading)]
     own, seen = _own(reading[0], records, reports)
     by_tool: Record = next((each for each in tool["devices"] if each.get("id") == id_), {})
     if not by_tool and len(tool["devices"]) == 1 and "id" not in tool["devices"][0] and reports.gpus == 1:
@@ -81,8 +83,10 @@ def _complete(
     number = facts.of_torch(id_, own, records, reports.selector)
     found = _informed(host, reading, (*earlier, by_smi, failed, number))
     device, unknown = facts.with_bandwidth(found)
+    if len(own) > 1:
+        return with_tiles((device, unknown), own, reports, reading[0].verdict)
     silent = next((record["silent"] for record in own if "silent" in record), None)
-    return judged(device, reports, seen=seen, told=bool(by_tool), silent=silent), unknown
+    return [(judged(device, reports, seen=seen, told=bool(by_tool), silent=silent), unknown)]
 
 
 def _informed(host: Host, reading: Reading, evidence: Sequence[Evidence]) -> Reading:
