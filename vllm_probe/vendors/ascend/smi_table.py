@@ -20,7 +20,7 @@ _OF_CHIP = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
-BLANK = {"", "NA", "N/A", "-"}
+BLANK = {"", "NA", "N/A", "[N/A]", "-", "--", "UNKNOWN", "ERR!"}
 HEALTH = {"ok", "warning", "alarm", "critical"}
 
 

@@ -37,7 +37,7 @@ _PATHS = {
     "clock_mhz": ("frequency", "gpu_frequency_mhz"),
     "temperature_c": ("temperature", "gpu_core_celsius"),
 }
-_UNKNOWN = {"", "unknown", "n/a", "none"}
+_UNKNOWN = {"[n/a]", "err!", "", "unknown", "n/a", "none"}
 
 
 def parse_discovery(text: str) -> Record:

@@ -143,3 +143,9 @@ def test_mutated_captures_raise_nothing(data: st.DataObject) -> None:
     assert all(each.get("memory", {"total": 1})["total"] for each in parse_blocks(mutated))
     parse_map(mutated)
     parse_list(mutated)
+
+
+@pytest.mark.parametrize("word", ["[N/A]", "ERR!", "N/A", "-"])
+def test_a_word_that_stands_for_nothing_is_no_name_in_the_map(word: str) -> None:
+    text = f"NPU ID  Chip ID  Chip Logic ID  Chip Name\n0  0  0  {word}\n"
+    assert parse_map(text) == [{"card": 0, "chip": 0, "logic": 0}]

@@ -231,3 +231,8 @@ def mutated(draw: st.DrawFn) -> str:
 def test_any_text_is_read_without_an_error_and_nothing_unknown_is_0(text: str) -> None:
     for parse in PARSERS:
         assert all(value > 0 for value in numbers(parse(text)))
+
+
+@pytest.mark.parametrize("word", ["[N/A]", "ERR!", "N/A"])
+def test_a_word_that_stands_for_nothing_is_no_name_in_csv(word: str) -> None:
+    assert parse_csv(f"index, name\n0, {word}\n")["devices"] == [{"index": 0}]
