@@ -1,5 +1,6 @@
 """Layer 2: nvidia-smi, where the libraries did not answer, and for what they lack."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,25 @@ def read(host: Host) -> dict[str, Any]:
         failures |= of_devices
         if ended.returncode and status is not None and not report["devices"]:
             return report | {"status": status}
+    if any("uuid" not in part for device in report["devices"] for part in device.get("parts", ())):
+        listing = _run(host, ("-L",), deadline - host.now()).stdout
+        report |= {"devices": _with_uuids(report["devices"], listing)}
     return report | {"devices": _failing(report["devices"], failures)}
+
+
+def _with_uuids(devices: Sequence[dict[str, Any]], listing: str) -> list[dict[str, Any]]:
+    """`devices` with the UUIDs of their MIG instances, where `nvidia-smi -L` lists as many, in the same order."""
+    blocks = re.split(r"^GPU [0-9]{1,3}:", listing, flags=re.MULTILINE)[1:]
+    if len(blocks) != len(devices):
+        return list(devices)
+    found = []
+    for device, block in zip(devices, blocks, strict=True):
+        uuids = re.findall(r"^\s+MIG .*\(UUID: (MIG-[\w/-]{1,80})\)", block, re.MULTILINE)
+        parts = device.get("parts", ())
+        if parts and len(parts) == len(uuids):
+            parts = [{"uuid": uuid, **part} for part, uuid in zip(parts, uuids, strict=True)]
+        found.append(device | ({"parts": parts} if parts else {}))
+    return found
 
 
 def _failing(devices: Sequence[dict[str, Any]], failures: Mapping[str, int]) -> list[dict[str, Any]]:

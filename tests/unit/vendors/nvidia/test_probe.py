@@ -663,6 +663,18 @@ def test_a_mig_instance_that_a_variable_names_by_a_uuid_that_nothing_tells_is_no
     assert "nothing here tells which" in answer.unknown["/1/indices/cuda"]
 
 
+def test_nvidia_smi_lists_the_uuids_of_mig_instances_that_its_report_lacks() -> None:
+    facts = HOSTS["nvidia-mig"]["facts"]
+    uuids = [f"MIG-11111111-2222-3333-4444-{digit * 12}" for digit in "56"]
+    lines = [f"  MIG 3g.40gb     Device  {n}: (UUID: {uuid})" for n, uuid in enumerate(uuids)]
+    listing = "\n".join(["GPU 0: NVIDIA H100 PCIe (UUID: GPU-00000000-0000-0000-0000-0000000000b1)", *lines])
+    commands = facts["commands"] | {"nvidia-smi -L": listing}
+    answer = probe(host_of(**facts | {"env": {"CUDA_VISIBLE_DEVICES": uuids[1]}, "commands": commands}))
+    instances = [device for device in answer.devices if "parent" in device.details]
+    assert [device.details["uuid"] for device in instances] == uuids
+    assert [device.verdict.code for device in instances] == ["hidden", "usable"]
+
+
 def test_a_mig_instance_has_the_pcie_link_of_its_gpu_and_no_nvlink() -> None:
     nvlinks = {"nvmlDeviceGetNvLinkState": 1, "nvmlDeviceGetNvLinkRemotePciInfo": {"bus": 0x41}}
     instance = {
