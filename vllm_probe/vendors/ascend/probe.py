@@ -43,7 +43,7 @@ def _assembled(host: Host, units: Sequence[Unit], reports: Reports) -> list[Read
     numbers = visible(logic, mask)
     left = min(len(numbers), len(reports.acl.report.get("devices", ())))
     source = f"{source}, {MASK}" if source and mask is not None else source
-    acl = _told_by_acl(host, units, numbers if source else {}, reports)
+    acl = _told_by_acl(host, units, numbers, reports) if source else _told_of_all(host, units, numbers)
     shown = frozenset(logic if left == len(logic) else acl)
     doubt = f"CANN shows {left} of {len(logic)} devices, and which is not known: {UNNUMBERED}"
     versions = read_versions(host)
@@ -73,6 +73,17 @@ def _told_by_acl(
         if numbers[id_] < len(sizes) and sizes[numbers[id_]]:
             found[id_]["memory"] = sizes[numbers[id_]]
     return found
+
+
+def _told_of_all(host: Host, units: Sequence[Unit], numbers: Mapping[str, int]) -> Mapping[str, dict[str, Any]]:
+    """By address, the memory of devices whose order is not known, where all of them have the same."""
+    if not numbers or all("memory" in unit.record for unit in units):
+        return {}
+    sizes = ask_memory(host)
+    totals = {size.get("total") for size in sizes}
+    if len(sizes) != len(numbers) or len(totals) != 1 or None in totals:
+        return {}
+    return {id_: {"memory": {"total": sizes[0]["total"]}} for id_ in numbers}
 
 
 def _evidence(
