@@ -110,7 +110,7 @@ def test_only_what_lies_at_the_places_is_fetched(svm: bool) -> None:
     adapter = opened(svm=svm)
     for dtype, values in (("fp32", [[[1.5, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]), ("int8", [[1, -2], [3, 4]])):
         tensor = adapter.from_host(values, dtype)
-        assert adapter.at(tensor, [(1,), (0, 1), (1, 0)]) == [values[1], values[0][1], values[1][0]]  # type: ignore[index]
+        assert adapter.at(tensor, [(1,), (0, 1), (1, 0)]) == [values[1], values[0][1], values[1][0]]
     pinned = adapter.allocate_pinned(4)
     adapter.copy(adapter.from_host([1, 2, 3, 4], "int8"), pinned).wait()
     assert adapter.at(pinned, [(2,), (0,)]) == [3, 1]
