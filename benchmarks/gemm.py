@@ -8,16 +8,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
-from vllm_probe.bench.gemm import Choice, LinearFormat
+from vllm_probe.bench.gemm import LinearFormat
 from vllm_probe.bench.plan import make_plan
 from vllm_probe.bench.timing import Stopwatch
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.cpu.probe import probe
+
+if TYPE_CHECKING:
+    from vllm_probe.bench.contest import Decided
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
 ROWS = (128, 512, 1024)
@@ -70,10 +74,10 @@ def main() -> None:
     plan = replace(make_plan(adapter.device, quick=False, only=frozenset()), soft_s=3600.0, hard_s=3600.0)
     print("format implementation     rows  torch loop  bench  ratio   (GFLOP/s)")
     for dtype, torch_dtype in DTYPES.items():
-        choices: dict[str, Choice] = {}
+        choices: dict[str, Decided] = {}
         form = LinearFormat(adapter, plan, dtype, choices)
         sets = len(form.prepare(ROWS[0], 1).calls)
-        name = choices[dtype].implementation
+        name = choices[dtype].choice.implementation
         linears = operators(name, [random(plan.width, plan.depth, torch_dtype) for _ in range(sets)])
         for rows in ROWS:
             x, flop = random(rows, plan.depth, torch_dtype), 2.0 * rows * plan.depth * plan.width

@@ -9,6 +9,7 @@ state is pinned to the default of its version. Every exclusion is a rule of `exc
 
 import hashlib
 import json
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -86,7 +87,7 @@ class Case:
     @property
     def is_right(self) -> bool:
         """Whether that is what happened."""
-        return self.boots == (self.row["outcome"] == "ok")
+        return self.boots is (self.row["outcome"] == "ok")
 
 
 def excluded(row: dict[str, Any], spec: ModelSpec | None) -> str | None:
@@ -109,9 +110,8 @@ def excluded(row: dict[str, Any], spec: ModelSpec | None) -> str | None:
 def _contradicts(row: dict[str, Any]) -> bool:
     """Whether total x share less weights, activation and the rest is not the logged KV memory, up to 0.5 GiB."""
     keys = ("gpu_mem_gib", "gpu_memory_utilization", "weights_gib", "activation_gib", "nontorch_gib", "kv_avail_gib")
-    total, share, *parts = (row.get(key) for key in keys)
-    stated = total and share and None not in parts
-    return bool(stated) and abs(total * share - sum(parts)) > 0.5
+    total, share, *parts = figures = [math.nan if row.get(key) is None else row[key] for key in keys]
+    return not any(map(math.isnan, figures)) and abs(total * share - sum(parts)) > 0.5
 
 
 def spec_of(model: str | None, quantization: str | None = None) -> ModelSpec | None:
@@ -129,9 +129,9 @@ def spec_of(model: str | None, quantization: str | None = None) -> ModelSpec | N
 def device_of(row: dict[str, Any]) -> tuple[Capability, int] | None:
     """A descriptor of the card of `row` and the bytes that an engine sees of it; null for an unknown card."""
     card = card_of(row["gpu"])
-    total = row["gpu_mem_gib"] or (card and card["gib"])
-    if card is None or total is None:
+    if card is None:
         return None
+    total = float(row["gpu_mem_gib"] or card["gib"])
     document = {
         "schema_version": "2.0", "device_type": card["type"], "device": {"arch": card["arch"]},
         "compute_units": {"bf16": {"throughput_gflops": 100000}, "fp16": {"throughput_gflops": 100000}},
@@ -225,9 +225,9 @@ def score(cases: Iterable[Case]) -> Score:
         if (found := [case.kv_error for case in rows if case.kv_error is not None])
     ]
     tokens = [
-        abs(found / logged - 1) <= 0.05
+        abs(sized / logged - 1) <= 0.05
         for case in best
-        if (found := _tokens(case)) and (logged := case.row["kv_tokens"])
+        if (sized := _tokens(case)) and (logged := case.row["kv_tokens"])
     ]
     peaks = [_is_near(case) for case in judged if case.row.get("activation_gib")]
     started = [case for case in judged if case.is_judged]
@@ -252,7 +252,7 @@ def _tokens(case: Case) -> int | None:
 
 
 def _is_near(case: Case) -> bool:
-    logged, found = case.row["activation_gib"], case.budget.activation_bytes / GIB if case.budget else 0.0
+    logged, found = float(case.row["activation_gib"]), case.budget.activation_bytes / GIB if case.budget else 0.0
     return abs(found - logged) <= max(0.1 * logged, 0.1)
 
 
