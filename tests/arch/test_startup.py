@@ -11,6 +11,7 @@ DOCUMENTS = Path(__file__).parents[1] / "cli" / "documents"
 HEAVY = {
     *("torch", "numpy", "rich", "jsonschema", "onnx", "fastapi", "uvicorn", "pydantic", "asyncio", "psutil"),
     *("pynvml", "transformers", "tokenizers", "safetensors", "huggingface_hub", "yaml", "jinja2", "importlib.metadata"),
+    *("socket", "ssl", "http.client", "urllib.request"),
 }
 NEGOTIATE = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", str(DOCUMENTS / "ascend.json"), "--json")
 REPLAY = ("--replay", str(HOSTS / "ctr-14-no-dri"))
@@ -51,7 +52,7 @@ def test_text_for_a_person_never_imports_torch(tmp_path: Path, arguments: tuple[
 def test_export_never_imports_torch_nor_a_renderer(tmp_path: Path, form: str) -> None:
     config = tmp_path / "runtime.json"
     imported(*NEGOTIATE[:-1], "--engine", "vllm", "--output", str(config), cwd=tmp_path)
-    heavy = HEAVY - {"yaml", "pydantic", "importlib.metadata"}  # pydantic: typer reads words of a list with it
+    heavy = HEAVY - {"yaml", "pydantic", "socket", "importlib.metadata"}  # pydantic: typer reads lists with it
     assert imported("export", form, str(config), cwd=tmp_path) & heavy == set()
 
 
