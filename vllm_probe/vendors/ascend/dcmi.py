@@ -1,13 +1,14 @@
 """DCMI as typed questions about a chip, which is named by its card and its number on it."""
 
 from collections.abc import Callable
-from ctypes import Structure, byref, c_int, c_uint, create_string_buffer, sizeof
+from ctypes import byref, c_int, c_uint, create_string_buffer, sizeof
 from typing import Any, TypeAlias, cast
 
-from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
+from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host, Library
 from vllm_probe.vendors.ascend import structs
 from vllm_probe.vendors.ascend.codes import NO_FUNCTION
+from vllm_probe.vendors.status_library import Refused, StatusLibrary
 
 Place: TypeAlias = tuple[int, int]
 """Card and chip, as npu-smi's `-i` and `-c` take them."""
@@ -24,55 +25,16 @@ _NOT_STARTED = 0xFFFFFFFF
 _AICORE, _AICORE_NOW, _AICORE_MOST = 2, 7, 9  # DCMI_UTILIZATION_RATE_AICORE, enum dcmi_freq_type
 
 
-class Refused(Exception):
-    """DCMI gave another status than 0."""
+class Dcmi(StatusLibrary):
+    """DCMI."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-class Dcmi:
-    """DCMI, asked by the newest name of a function that the library has."""
-
-    def __init__(self, library: Library) -> None:
-        self._library = library
-
-    def call(self, symbols: str, *arguments: object) -> None:
-        """Calls the first of `symbols`, written `dcmi_x_v2 dcmi_x`, that there is.
-
-        Raises:
-            Refused: with the status.
-            LibraryTimeout: it does not return.
-        """
-        for symbol in symbols.split():
-            try:
-                status = self._library.call(symbol, *arguments)
-            except LibraryTimeout:
-                raise
-            except LibraryUnavailable:
-                continue
-            if status != 0:
-                raise Refused(status)
-            return
-        raise Refused(NO_FUNCTION)
-
-    def number(self, symbols: str, *arguments: object, kind: Any = c_int) -> int:
-        """What the function writes to its last argument."""
-        target = kind()
-        self.call(symbols, *arguments, byref(target))
-        return int(target.value)
+    no_function = NO_FUNCTION
 
     def text(self, symbols: str) -> str | None:
         """What the function writes to a buffer, null where that is empty."""
         buffer = create_string_buffer(64)
         self.call(symbols, buffer, sizeof(buffer))
         return _text(buffer.value)
-
-    def structure(self, symbols: str, place: Place, target: Structure) -> Any:
-        """`target`, filled."""
-        self.call(symbols, *place, byref(target))
-        return target
 
 
 def load(host: Host) -> Library:
@@ -93,20 +55,20 @@ def load(host: Host) -> Library:
 def _chip(dcmi: Dcmi, place: Place) -> dict[str, Any]:
     """Names, and number of AI cores."""
     try:
-        info = dcmi.structure("dcmi_get_device_chip_info_v2", place, structs.ChipInfoV2())
+        info = dcmi.structure("dcmi_get_device_chip_info_v2", structs.ChipInfoV2(), *place)
     except Refused:
-        info = dcmi.structure("dcmi_get_device_chip_info", place, structs.ChipInfo())
+        info = dcmi.structure("dcmi_get_device_chip_info", structs.ChipInfo(), *place)
     names = {"name": _text(info.chip_name), "npu_name": _text(getattr(info, "npu_name", b""))}
     return {key: value for key, value in names.items() if value} | ({"ai_cores": info.aicore_cnt or None})
 
 
 def _pci(dcmi: Dcmi, place: Place) -> dict[str, Any]:
     try:
-        info = dcmi.structure("dcmi_get_device_pcie_info_v2", place, structs.PcieInfoAll())
+        info = dcmi.structure("dcmi_get_device_pcie_info_v2", structs.PcieInfoAll(), *place)
     except Refused as refused:
         if refused.status != NO_FUNCTION:
             raise
-        info = dcmi.structure("dcmi_get_device_pcie_info", place, structs.PcieInfo())
+        info = dcmi.structure("dcmi_get_device_pcie_info", structs.PcieInfo(), *place)
     address = f"{getattr(info, 'domain', 0):04x}:{info.bdf_busid:02x}:{info.bdf_deviceid:02x}.{info.bdf_funcid:x}"
     return {"id": address, "pci_id": f"{info.venderid & 0xFFFF:04x}:{info.deviceid & 0xFFFF:04x}"}
 
@@ -114,13 +76,13 @@ def _pci(dcmi: Dcmi, place: Place) -> dict[str, Any]:
 def _memory(dcmi: Dcmi, place: Place) -> dict[str, Any] | None:
     """HBM, or on chips without it DDR, in bytes; null where DCMI has 0 for both."""
     try:
-        hbm = dcmi.structure("dcmi_get_device_hbm_info", place, structs.HbmInfo())
+        hbm = dcmi.structure("dcmi_get_device_hbm_info", structs.HbmInfo(), *place)
     except Refused:
         hbm = structs.HbmInfo()
     if hbm.memory_size:
         found = {"total": hbm.memory_size * _MIB, "used": hbm.memory_usage * _MIB}
         return {"memory": found, "memory_type": "hbm", "memory_clock_mhz": hbm.freq or None}
-    ddr = dcmi.structure("dcmi_get_device_memory_info_v3", place, structs.MemoryInfo())
+    ddr = dcmi.structure("dcmi_get_device_memory_info_v3", structs.MemoryInfo(), *place)
     if not ddr.memory_size:
         return None
     used = max(ddr.memory_size - ddr.memory_available, 0)

@@ -9,17 +9,16 @@ hangs or crashes over it.
 from collections.abc import Callable, Iterable
 from ctypes import byref, c_int
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.ascend import PLUGIN
 from vllm_probe.vendors.ascend.codes import LOST, NO_FUNCTION, dcmi_meaning
-from vllm_probe.vendors.ascend.dcmi import FIELDS, LIVE, Dcmi, Place, Question, Refused, load
+from vllm_probe.vendors.ascend.dcmi import FIELDS, LIVE, Dcmi, Place, Question, load
 from vllm_probe.vendors.ascend.places import units_of
 from vllm_probe.vendors.layer0 import asleep, bus_devices
-
-Record: TypeAlias = dict[str, Any]
+from vllm_probe.vendors.status_library import Record, Refused, answers
 
 _MOST_CARDS, _MOST_CHIPS = 64, 16
 _IDENTITY = frozenset({"pci", "logic", "phy"})
@@ -71,7 +70,7 @@ def _session(host: Host, fields: dict[str, Question]) -> Record:
     except Refused as refused:
         if refused.status != NO_FUNCTION:
             return {"status": refused.status}
-    known = _answers({"driver": lambda: dcmi.text("dcmi_get_driver_version")})
+    known = answers({"driver": lambda: dcmi.text("dcmi_get_driver_version")})
     try:
         places = list(_places(host, dcmi))
     except Refused as refused:
@@ -127,7 +126,7 @@ def _told(host: Host, dcmi: Dcmi, device: Record, what: str, questions: dict[str
     if "silent" in device:
         return device
     try:
-        told = host.attempt(f"asking for the {what} of card {card} chip {chip}", partial(_answers, asked))
+        told = host.attempt(f"asking for the {what} of card {card} chip {chip}", partial(answers, asked))
     except LibraryUnavailable as error:
         return device | {"silent": str(error)}
     failed = device.get("failed", {}) | told.pop("failed", {})
@@ -147,17 +146,3 @@ def _lost(device: Record, fields: dict[str, Question]) -> Record:
 
 def _asking(question: Question, dcmi: Dcmi, place: Place) -> Callable[[], Any]:
     return lambda: question(dcmi, place)
-
-
-def _answers(questions: dict[str, Callable[[], Any]]) -> Record:
-    """What is known, with `failed` for the rest; one question that fails costs its own answer only."""
-    known: Record = {}
-    failed: Record = {}
-    for name, ask in questions.items():
-        try:
-            value = ask()
-        except Refused as refused:
-            failed[name] = refused.status
-        else:
-            known |= {name: value} if value is not None else {}
-    return known | ({"failed": failed} if failed else {})

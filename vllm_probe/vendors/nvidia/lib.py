@@ -17,9 +17,10 @@ from vllm_probe.vendors.layer0 import asleep
 from vllm_probe.vendors.nvidia import PLUGIN
 from vllm_probe.vendors.nvidia.bus import driven
 from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version, harmful, nvml_meaning
-from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, Refused, load
-from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, IDENTITY, OF_PART, PART, Question, Record
+from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, load
+from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, IDENTITY, OF_PART, PART, Question
 from vllm_probe.vendors.platforms import DXG
+from vllm_probe.vendors.status_library import Record, Refused, answers
 
 _MOST = 256  # devices; a count above is no count
 _LEAST_POINTER = 0x1000
@@ -84,7 +85,7 @@ def _session(host: Host, fields: dict[str, Question]) -> Record:
         return {"status": refused.status}
     report: Record = {"status": 0}
     try:
-        report |= _answers(
+        report |= answers(
             {
                 "driver": lambda: nvml.text("nvmlSystemGetDriverVersion"),
                 "cuda_version": lambda: cuda_version(
@@ -140,13 +141,13 @@ def _identified(nvml: Nvml, index: int, handle: c_void_p) -> Record:
             return {"status": refused.status}
     if 0 < (handle.value or 0) < _LEAST_POINTER:  # there the recording has a status where a handle is due
         return {"status": handle.value}
-    device = _answers({name: _asking(FIELDS[name], nvml, handle) for name in IDENTITY})
+    device = answers({name: _asking(FIELDS[name], nvml, handle) for name in IDENTITY})
     place: Record = device.pop("pci", {})
     return device | place
 
 
 def _filled(nvml: Nvml, handle: c_void_p, fields: dict[str, Question]) -> Record:
-    device = _answers({name: _asking(question, nvml, handle) for name, question in fields.items()})
+    device = answers({name: _asking(question, nvml, handle) for name, question in fields.items()})
     if device.get("mig"):
         device["parts"] = _parts(nvml, handle, fields)
     return device
@@ -154,20 +155,6 @@ def _filled(nvml: Nvml, handle: c_void_p, fields: dict[str, Question]) -> Record
 
 def _asking(question: Question, nvml: Nvml, handle: c_void_p) -> Callable[[], Any]:
     return lambda: question(nvml, handle)
-
-
-def _answers(questions: dict[str, Callable[[], Any]]) -> Record:
-    """What is known, with `failed` for the rest; one question that fails costs its own answer only."""
-    known: Record = {}
-    failed: Record = {}
-    for name, ask in questions.items():
-        try:
-            value = ask()
-        except Refused as refused:
-            failed[name] = refused.status
-        else:
-            known |= {name: value} if value is not None else {}
-    return known | ({"failed": failed} if failed else {})
 
 
 def _unlisted(nvml: Nvml, host: Host, address: str) -> Iterable[Record]:

@@ -6,9 +6,9 @@ from typing import Any, TypeAlias, cast
 
 from vllm_probe.vendors.nvidia import structs
 from vllm_probe.vendors.nvidia.codes import COMPUTE_MODES, INSUFFICIENT_SIZE, NO_SIZE, VIRTUALIZATION, event_reasons
-from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, Refused
+from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml
+from vllm_probe.vendors.status_library import Record, Refused
 
-Record: TypeAlias = dict[str, Any]
 Question: TypeAlias = Callable[[Nvml, c_void_p], Any]
 
 _LINKS = 36  # NVML_NVLINK_MAX_LINKS
@@ -19,13 +19,13 @@ _SM, _MEMORY = 1, 2  # nvmlClockType_t
 def _memory(nvml: Nvml, handle: c_void_p) -> Record:
     newer = structs.MemoryV2(version=structs.MEMORY_V2)
     try:
-        nvml.structure("nvmlDeviceGetMemoryInfo_v2", handle, newer)
+        nvml.structure("nvmlDeviceGetMemoryInfo_v2", newer, handle)
     except Refused:
         newer.version = 0
     if newer.version == structs.MEMORY_V2 and newer.total:
         kept = {"reserved": newer.reserved} if newer.reserved else {}
         return {"total": newer.total, "free": newer.free, "used": newer.used, **kept}
-    older = nvml.structure("nvmlDeviceGetMemoryInfo", handle, structs.Memory())
+    older = nvml.structure("nvmlDeviceGetMemoryInfo", structs.Memory(), handle)
     if not older.total:
         raise Refused(NO_SIZE)
     return {"total": older.total, "free": older.free, "used": older.used}
@@ -34,7 +34,7 @@ def _memory(nvml: Nvml, handle: c_void_p) -> Record:
 def _pci(nvml: Nvml, handle: c_void_p) -> Record:
     """Address and id; the text of NVML's own bus id has a domain of another width than the kernel's."""
     names = "nvmlDeviceGetPciInfo_v3 nvmlDeviceGetPciInfo_v2 nvmlDeviceGetPciInfo"
-    found = nvml.structure(names, handle, structs.PciInfo())
+    found = nvml.structure(names, structs.PciInfo(), handle)
     vendor, number = found.pciDeviceId & 0xFFFF, found.pciDeviceId >> 16
     return {
         "id": f"{found.domain:04x}:{found.bus:02x}:{found.device:02x}.0",
@@ -79,7 +79,7 @@ def _watts(symbols: str) -> Question:
 def _temperature(nvml: Nvml, handle: c_void_p) -> int:
     reading = structs.Temperature(version=structs.TEMPERATURE_V1)
     try:
-        return int(nvml.structure("nvmlDeviceGetTemperatureV", handle, reading).temperature)
+        return int(nvml.structure("nvmlDeviceGetTemperatureV", reading, handle).temperature)
     except Refused:
         return nvml.number("nvmlDeviceGetTemperature", handle, 0)
 
@@ -166,7 +166,7 @@ def _peer(nvml: Nvml, handle: c_void_p, link: int) -> str | None:
 
 def _licence(nvml: Nvml, handle: c_void_p) -> str | None:
     """`licensed` or `unlicensed` where NVML knows of a licence at all."""
-    found = nvml.structure("nvmlDeviceGetGridLicensableFeatures_v4", handle, structs.LicensableFeatures())
+    found = nvml.structure("nvmlDeviceGetGridLicensableFeatures_v4", structs.LicensableFeatures(), handle)
     rows = found.gridLicensableFeatures[: min(found.licensableFeaturesCount, 3)]
     if not found.isGridLicenseSupported or not rows:
         return None
@@ -184,11 +184,11 @@ def _remapped(nvml: Nvml, handle: c_void_p) -> Record | None:
 
 def _attributes(nvml: Nvml, handle: c_void_p) -> int:
     names = "nvmlDeviceGetAttributes_v2 nvmlDeviceGetAttributes"
-    return int(nvml.structure(names, handle, structs.Attributes()).multiprocessorCount)
+    return int(nvml.structure(names, structs.Attributes(), handle).multiprocessorCount)
 
 
 def _utilization(nvml: Nvml, handle: c_void_p) -> int:
-    return int(nvml.structure("nvmlDeviceGetUtilizationRates", handle, structs.Utilization()).gpu)
+    return int(nvml.structure("nvmlDeviceGetUtilizationRates", structs.Utilization(), handle).gpu)
 
 
 FIELDS: dict[str, Question] = {
