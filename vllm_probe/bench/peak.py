@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vllm_probe.core.capability import Judgement
+from vllm_probe.core.units import format_rounded
 
 _TOLERANCE = 1.05
 _LOW = 0.5
@@ -60,17 +61,17 @@ def judge(value: float, expected: Expected | None, clock_mhz: float | None = Non
     Low is under 95 % of the least that was published, or under half of the peak of the slowest such device.
     """
     if expected and expected.most is not None and value > expected.most:
-        return Judged("suspect", f"over the {expected.most:.4g} that no device reaches", None)
+        return Judged("suspect", f"over the {format_rounded(expected.most)} that no device reaches", None)
     low, peak = expected.limits(clock_mhz) if expected else (None, None)
     if peak is None and low is None:
         return Judged(None, "no peak is known to check it against", None)
     share = None if peak is None else 100 * value / peak
     if peak is not None and value > _TOLERANCE * peak:
-        return Judged("suspect", f"over the {peak:.4g} that is possible", share)
+        return Judged("suspect", f"over the {format_rounded(peak)} that is possible", share)
     if low is None:
         return Judged(None, "the clock is not known", None)
     return (
-        Judged("low", f"under the {low:.4g} that such a device gives", share)
+        Judged("low", f"under the {format_rounded(low)} that such a device gives", share)
         if value < low
         else Judged("normal", None, share)
     )

@@ -30,6 +30,11 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def format_rounded(value: float) -> str:
+    """A figure that is not known to more than three digits: `14,400`, `0.123`."""
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
 def format_count(number: int | None, noun: str) -> str:
     """`1 core`, `2 cores`, `? cores`."""
     return f"{'?' if number is None else number} {noun if number == 1 else noun + 's'}"

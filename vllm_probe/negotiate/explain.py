@@ -5,7 +5,7 @@ from typing import Any
 
 from vllm_probe.core.codec import to_json
 from vllm_probe.core.config import Estimate, RuntimeConfig
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.units import format_bytes, format_rounded
 
 _Node = tuple[str, Sequence[Any]]
 _LEAST_MEMORY = 1 << 20  # bytes; a device with less was given without its unit
@@ -64,6 +64,16 @@ def room_of(config: RuntimeConfig) -> str:
     return f"the {format_bytes(limit)} usable of {format_bytes(total)}" if limit < total else format_bytes(total)
 
 
+def figure(estimate: Estimate, factor: float = 1, unit: str = "") -> str:
+    """`14,400 (8,230 to 18,600)`: a predicted figure times `factor`, with its band; empty where it is withheld."""
+    if estimate.value is None:
+        return ""
+    band = ""
+    if estimate.low is not None and estimate.high is not None:
+        band = f" ({format_rounded(estimate.low * factor)} to {format_rounded(estimate.high * factor)}{unit})"
+    return f"{format_rounded(estimate.value * factor)}{unit}{band}"
+
+
 def _draw(nodes: Sequence[_Node], indent: str) -> Iterator[str]:
     for index, (text, children) in enumerate(nodes):
         is_last = index == len(nodes) - 1
@@ -113,9 +123,8 @@ def _budget(config: RuntimeConfig) -> Iterator[_Node]:
 def _speed(config: RuntimeConfig) -> Iterator[_Node]:
     yield config.predicted.method, ()
     for key in ("tokens_per_s", "ttft_s", "tpot_s"):
-        estimate: Estimate = getattr(config.predicted, key)
-        if estimate.value is not None:
-            yield f"{key}: {estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})", ()
+        if shown := figure(getattr(config.predicted, key)):
+            yield f"{key}: {shown}", ()
 
 
 def _short(value: Any) -> str:

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.unit.negotiate.cases import ARC, ASCEND, GIB, RTX, config, decision, descriptor
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.config import RuntimeConfig
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.units import format_bytes, format_rounded
 from vllm_probe.core.values import Engine
 from vllm_probe.models import catalogue
 from vllm_probe.vendors.descriptors import load_capability
@@ -36,7 +36,7 @@ def lines(found: RuntimeConfig) -> list[str]:
     shape = f"{found.dtype}/{found.quantization}, kv {found.kv_cache_dtype}, ranks {ranks}"
     steps = f"{found.max_num_seqs} sequences, {found.max_num_batched_tokens} tokens a step, block {found.block_size}"
     sizes = f"weights {format_bytes(budget.weights_bytes)}, kv {format_bytes(budget.kv_cache_bytes)}"
-    rate = f"{speed:.3g} tokens/s" if speed else found.predicted.method.partition(" (")[0]
+    rate = f"{format_rounded(speed)} tokens/s" if speed else found.predicted.method.partition(" (")[0]
     known = [
         f"{found.engine}: {budget.verdict}, {shape}, context {found.max_model_len}, {steps}",
         f"{sizes} of {format_bytes(budget.requested_bytes)}; {rate}",

@@ -4,10 +4,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vllm_probe.cli.render.console import BUDGET_STYLES, heading, pairs, table
-from vllm_probe.core.config import Decision, Estimate, RuntimeConfig
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.config import Decision, RuntimeConfig
+from vllm_probe.core.units import format_bytes, format_rounded
 from vllm_probe.core.values import JsonValue
-from vllm_probe.negotiate.explain import room_of
+from vllm_probe.negotiate.explain import figure, room_of
 
 _PARTS = ("weights", "activation", "non_torch", "graph", "kv_cache")
 
@@ -70,7 +70,7 @@ def _value(value: JsonValue) -> str:
         case dict():
             return ", ".join(f"{key} {_value(item)}" for key, item in value.items())
         case float():
-            return f"{value:.4g}"
+            return format_rounded(value) if abs(value) >= 1000 else f"{value:.4g}"
     return str(value)
 
 
@@ -88,26 +88,13 @@ def _budget(config: RuntimeConfig) -> list[tuple[str, RenderableType]]:
 def _speed(config: RuntimeConfig) -> list[tuple[str, RenderableType]]:
     speed = config.predicted
     figures = [
-        ("tokens/s", _estimate(speed.tokens_per_s, 1, "")),
-        ("first answer", _estimate(speed.ttft_s, 1000, " ms")),
-        ("per token", _estimate(speed.tpot_s, 1000, " ms")),
+        ("tokens/s", figure(speed.tokens_per_s)),
+        ("first answer", figure(speed.ttft_s, 1000, " ms")),
+        ("per token", figure(speed.tpot_s, 1000, " ms")),
     ]
     how = speed.summary or speed.method
     how += "; --explain says how" if figures[0][1] else ""
     return [*((name, text) for name, text in figures if text), ("predicted by", Text(how, style="dim"))]
-
-
-def _estimate(estimate: Estimate, factor: float, unit: str) -> str:
-    if estimate.value is None:
-        return ""
-    band = ""
-    if estimate.low is not None and estimate.high is not None:
-        band = f" ({_rounded(estimate.low * factor)} to {_rounded(estimate.high * factor)}{unit})"
-    return f"{_rounded(estimate.value * factor)}{unit}{band}"
-
-
-def _rounded(value: float) -> str:
-    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 def _alternatives(config: RuntimeConfig) -> RenderableType:
