@@ -8,14 +8,8 @@ from vllm_probe.core.plugin import ProbeResult
 from vllm_probe.vendors.nvidia.probe import probe
 
 BUS = "/sys/bus/pci/devices"
-
-
 NODES = {f"/dev/{name}": "!chr 195:0 0666 0:0" for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")}
-
-
 CUDA = {"cuInit": 0, "cuDriverGetVersion": 12080}
-
-
 NVML = {
     "nvmlInit": 0,
     "nvmlSystemGetDriverVersion": "570.12",
@@ -30,8 +24,6 @@ def cards(*addresses: str, driver: str = "nvidia", device: str = "0x2204", **mor
 
 
 ONE = cards("0000:01:00.0") | NODES
-
-
 TWO = cards("0000:01:00.0", "0000:41:00.0") | NODES
 
 

@@ -65,25 +65,15 @@ def test_a_device_that_the_cuda_driver_leaves_out_is_unusable() -> None:
 
 
 EIGHT = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x90, 0x10))
-
-
 GIVEN = EIGHT[3]
-
-
 POD = cards(*EIGHT, device="0x2330") | {
     "/.dockerenv": "",
     "/dev/nvidia3": "!chr 195:3 0666 0:0",
     "/dev/nvidiactl": "!chr 195:255 0666 0:0",
     "/dev/nvidia-uvm": "!chr 236:0 0666 0:0",
 }
-
-
 TOLD = f"/proc/driver/nvidia/gpus/{GIVEN}/information"
-
-
 INFORMATION = {TOLD: "Model: \t NVIDIA H100\nDevice Minor: \t 3\n"}
-
-
 ONE_LISTED = CUDA | {"cuDeviceGetCount": 1}
 
 
