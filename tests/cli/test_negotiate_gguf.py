@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.unit.models.folders import QWEN3, write
+from tests.unit.models.gguf_architectures import NORMED, TABLE, common
 from tests.unit.models.gguf_files import model
-from tests.unit.models.test_gguf_model import NORMED, TABLE, common
 
 ON_CPU = ("--capability", "cpu.json")
 
