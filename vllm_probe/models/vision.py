@@ -37,11 +37,25 @@ def tower_parameters(architecture: str, facts: Facts) -> int:
     if not (hidden and layers and inner):
         return 0
     kind = tower.word("model_type")
+    if kind == "pixtral":
+        return _pixtral(tower, facts, hidden, layers, inner)
     gates = 1 if "gated" in kind or kind.startswith("gemma4") or architecture.startswith(_GATED) else 0
     layer = 4 * hidden * (hidden + 1) + (2 + gates) * hidden * inner + inner + hidden + 4 * hidden
     patch = (tower.maybe("patch_size") or 14) ** 2 * (tower.maybe("temporal_patch_size") or 1)
     around = 3 * patch * hidden + (tower.maybe("num_position_embeddings", "position_embedding_size") or 0) * hidden
     return layers * layer + around + _joined(tower, hidden, facts.count("hidden_size"))
+
+
+def _pixtral(tower: Facts, facts: Facts, hidden: int, layers: int, inner: int) -> int:
+    """Parameters of a Pixtral tower: gated layers without biases, norms of one vector, and rotary positions.
+
+    A merger of neighbouring patches and two linears join it (PixtralVisionModel and Mistral3 of transformers 5.24).
+    """
+    text = facts.count("hidden_size")
+    patch = 3 * (tower.maybe("patch_size") or 16) ** 2 * hidden
+    merger = ((facts.maybe("spatial_merge_size") or 2) * hidden) ** 2
+    layer = 4 * hidden * hidden + 3 * hidden * inner + 2 * hidden
+    return layers * layer + patch + 2 * hidden + merger + hidden * text + text * text
 
 
 def _joined(tower: Facts, hidden: int, text: int) -> int:

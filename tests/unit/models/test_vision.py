@@ -33,3 +33,10 @@ def test_a_stated_tower_is_counted_layer_by_layer() -> None:
     layer = 4 * 4 * 5 + 2 * 4 * 8 + 8 + 4 + 16
     expected = layer + 3 * 4 * 4 + 5 * 4 + 16 * 16 + 16 * 2560
     assert parameters("Qwen3_5ForConditionalGeneration", vision_config=tower) == expected
+
+
+def test_a_pixtral_tower_has_no_biases_and_is_joined_by_a_merger_and_two_linears() -> None:
+    tower = {"model_type": "pixtral", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 2, "patch_size": 2}
+    layer = 4 * 4 * 4 + 3 * 4 * 8 + 2 * 4
+    expected = 2 * layer + 3 * 4 * 4 + 4 + 4 + 16 * 4 + 4 * 2560 + 2560 * 2560
+    assert parameters("Mistral3ForConditionalGeneration", vision_config=tower, spatial_merge_size=2) == expected
