@@ -104,13 +104,17 @@ class Requirements:
         return 0.0 if gemm.replicated else gemm.stored_bytes(weights) * (ranks / gemm.shards(ranks) - 1)
 
     def rotary_bytes(self, width: int) -> int:
-        """Bytes of the table of rotary positions: a sine and a cosine for each pair of a head, at every position."""
+        """Bytes of the tables of rotary positions: a sine and a cosine for each pair of a head, at every position.
+
+        Layers with heads of another width have a table of their own (vllm/model_executor/models/gemma4.py).
+        """
         spec = self.spec
         if spec.rope_theta is None:
             return 0
         near = spec.rope_stretch > 1 and any(group.kind == "sliding" for group in groups_of(spec))
         rows = spec.max_model_len * (spec.rope_stretch + (1 if near else 0))
-        return round(rows * (spec.mla.rope_dim if spec.mla else spec.head_dim) * width)
+        widths = {group.head_dim or spec.head_dim for group in groups_of(spec) if group.kind != "linear"}
+        return round(rows * (spec.mla.rope_dim if spec.mla else sum(widths)) * width)
 
     def padding_bytes(self, width: float, ranks: int, tiles: tuple[int, int]) -> int:
         """Bytes of one rank's experts beyond the checkpoint's, where kernels need codes in whole `tiles`.

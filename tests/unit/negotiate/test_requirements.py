@@ -184,6 +184,10 @@ def test_keys_are_repeated_on_ranks_beyond_their_heads() -> None:
     assert eight == pytest.approx(copied + (4 * (four - copied) - once) / 8 + once / 4, rel=1e-6)
 
 
+def test_layers_with_wider_heads_have_a_rotary_table_of_their_own() -> None:
+    assert analyse(catalogue.load("gemma-4-31B")).rotary_bytes(2) == 262_144 * (256 + 512) * 2
+
+
 def test_the_rotary_table_of_gemma_3_is_as_long_as_its_stretched_positions() -> None:
     gemma = analyse(catalogue.load("gemma-3-4b"))
     assert gemma.rotary_bytes(2) == 131_072 * (8 + 1) * 256 * 2
