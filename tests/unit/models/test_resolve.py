@@ -202,7 +202,7 @@ def test_of_a_name_that_is_the_models_own_nothing_is_said(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "canonical"),
-    [("minimax", "MiniMax-M2.5"), ("mistral-7b", "Mistral-7B-v0.3"), ("minilm", "all-MiniLM-L6-v2")],
+    [("minimax", "MiniMax-M2.5"), ("minilm", "all-MiniLM-L6-v2")],
 )
 def test_a_family_of_one_is_that_model_and_it_is_said(tmp_path: Path, name: str, canonical: str) -> None:
     write(tmp_path / PACKAGED, minilm())

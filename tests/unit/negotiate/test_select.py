@@ -213,7 +213,7 @@ def test_glm_on_a_24_gb_card_needs_a_quantized_twin_on_many_or_another_model() -
     found = selection(GLM_5_3, RTX, engine="vllm", device_memory_bytes=24 * GIB)
     changes = [each.change for each in ways(found)]
     assert found.chosen.budget.verdict == "oom"
-    others = ["--model gpt-oss-20b", "--model gemma-2-9b"]
+    others = ["--model Qwen3.6-35B-A3B-NVFP4", "--model gpt-oss-20b"]
     assert changes == ["--tensor-parallel-size 32 --quantization w4a16", *others]
     assert "32 such devices and a W4A16" in ways(found)[0].note
 
