@@ -4,12 +4,15 @@ Usage: python benchmarks/kv_cases.py [CASES.jsonl]
 
 A line of the file is one start: `id vllm_version gpu gpu_count gpu_mem_gib model kv_dtype tp pp max_model_len
 gpu_memory_utilization enforce_eager weights_gib kv_avail_gib kv_tokens num_blocks outcome grade`. What a start does not
-state is pinned to the default of its version. Every exclusion is a rule of `excluded`, none is by name.
+state is pinned to the default of its version. A version that is absent is taken as the newest that is known, one that
+names a month as the release of `released`, and only the verdict is compared then. Every exclusion is a rule of
+`excluded`, none is by name.
 """
 
 import hashlib
 import json
 import math
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -33,6 +36,12 @@ from vllm_probe.negotiate.select import choose
 
 CASES = Path(__file__).parents[2] / "shared" / "data" / "vllm_kv_cases.jsonl"
 
+RELEASES = {
+    "0.6.3": "2024-10-14", "0.6.4": "2024-11-15", "0.6.5": "2024-12-18", "0.6.6": "2024-12-27", "0.7.0": "2025-01-27",
+    "0.7.1": "2025-02-01", "0.7.2": "2025-02-06", "0.7.3": "2025-02-20", "0.8.0": "2025-03-18",
+}  # fmt: skip
+"""Days on which releases of vLLM were uploaded to PyPI, around the months that sources name instead of a version."""
+
 FAILED = {"fail_kv_lt_maxlen", "no_kv_memory", "oom", "oom_load", "oom_graph_capture", "oom_warmup", "invalid_tp"}
 """Outcomes of a start that memory or shape prevented."""
 
@@ -50,7 +59,7 @@ class Case:
     def cell(self) -> tuple[str, str, str]:
         """GPU, version and model: rows of one cell count as one."""
         row = self.row
-        return str(row["gpu"]), str(row["vllm_version"]), str(row["model"])
+        return str(row["gpu"]), str(row["vllm_version"] or "not stated"), str(row["model"])
 
     @property
     def is_fit(self) -> bool:
@@ -71,7 +80,12 @@ class Case:
     def kv_error(self) -> float | None:
         """Of the KV bytes of a rank, for a start whose share of the memory is stated and that was sized."""
         booted = self.row["outcome"] == "ok" and self.row["gpu_memory_utilization"] is not None
-        return self.error("kv_avail_gib", "kv_cache_bytes") if booted else None
+        return self.error("kv_avail_gib", "kv_cache_bytes") if booted and self.is_numbered else None
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its version is stated as a number; what is left beside the weights says nothing without."""
+        return (self.row["vllm_version"] or "")[:1].isdigit()
 
     @property
     def boots(self) -> bool:
@@ -80,9 +94,14 @@ class Case:
 
     @property
     def is_judged(self) -> bool:
-        """Whether its verdict says anything: a source that states neither length nor share lists no start-up."""
+        """Whether its verdict is compared, be it with every default pinned."""
+        return self.budget is not None and self.row["grade"] in ("A", "B")
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether its source tells the version and the length or the share; else that the defaults held is a guess."""
         states = self.row["max_model_len"] or self.row["gpu_memory_utilization"]
-        return self.budget is not None and self.row["grade"] in ("A", "B") and bool(states)
+        return self.is_judged and bool(states and self.row["vllm_version"])
 
     @property
     def is_right(self) -> bool:
@@ -90,13 +109,22 @@ class Case:
         return self.boots is (self.row["outcome"] == "ok")
 
 
+def released(words: str) -> str | None:
+    """The version that `words` mean: the number before a slash, else the newest release in the middle of a month."""
+    if words[:1].isdigit():
+        return words.partition("/")[0]
+    month = re.search(r"(Jan|Feb|Mar|Oct|Nov|Dec)-(20\d\d)", words)
+    number = {"Jan": 1, "Feb": 2, "Mar": 3, "Oct": 10, "Nov": 11, "Dec": 12}
+    day = f"{month[2]}-{number[month[1]]:02}-15" if month else ""
+    return max((version for version, since in RELEASES.items() if since <= day), default=None)
+
+
 def excluded(row: dict[str, Any], spec: ModelSpec | None) -> str | None:
     """Why a start says nothing about the law, or null."""
-    version = (row["vllm_version"] or "").partition("/")[0]
     rules = {
         "no model is named": not row["model"],
         "no config of the model is known": spec is None,
-        "the version is not stated as a number": not version[:1].isdigit(),
+        "the version is neither a number nor a month": row["vllm_version"] and not released(row["vllm_version"]),
         "the GPU is not stated": not row["gpu"],
         "not a matter of memory: another process held it, or the reason is not known": row["outcome"]
         in ("gpu_busy", "other"),
@@ -116,7 +144,7 @@ def _contradicts(row: dict[str, Any]) -> bool:
 
 def spec_of(model: str | None, quantization: str | None = None) -> ModelSpec | None:
     """The catalogue's shape of a logged model name, with the quantization that the name or else the row says."""
-    found = names.find(model) if model else None
+    found = names.find(model.split()[0]) if model else None
     if found is None:
         return None
     entry, reading = found
@@ -149,7 +177,7 @@ def predict(row: dict[str, Any]) -> Case:
     if device is None or spec is None:
         return Case(row, "the memory of the card is not known")
     capability, total = device
-    version = row["vllm_version"].partition("/")[0]
+    version = released(row["vllm_version"] or "")
     pins: dict[str, Any] = {
         "quantization": spec.quantization,
         "max_model_len": spec.max_model_len,
@@ -191,7 +219,7 @@ class Score:
     """How well the laws do on some starts; shares and errors are 0 to 1.
 
     Attributes:
-        weights_worst: largest error of the weights of a grade-A start.
+        weights_worst: largest error of the weights of a grade-A start; figures need a version that is a number.
         kv_cells: grade-A cells whose KV memory is compared.
         kv_near: share of them within 5 %.
         kv_mean: mean of the cells' absolute errors.
@@ -215,9 +243,14 @@ class Score:
     false_boots: float
 
 
-def score(cases: Iterable[Case]) -> Score:
-    """The bars over `cases`; a cell counts once, whatever its number of starts."""
-    judged = [case for case in cases if case.budget and case.row["grade"] in ("A", "B")]
+def score(cases: Iterable[Case], *, pinned: bool = False) -> Score:
+    """The bars over `cases`; a cell counts once, whatever its number of starts.
+
+    Args:
+        cases: starts with what is predicted of them.
+        pinned: judge besides the starts that are stated those that tell too little, as started with the defaults.
+    """
+    judged = [case for case in cases if case.is_judged]
     best = [case for case in judged if case.row["grade"] == "A"]
     errors = [
         mean(abs(error) for error in found)
@@ -229,10 +262,11 @@ def score(cases: Iterable[Case]) -> Score:
         for case in best
         if (sized := _tokens(case)) and (logged := case.row["kv_tokens"])
     ]
-    peaks = [_is_near(case) for case in judged if case.row.get("activation_gib")]
-    started = [case for case in judged if case.is_judged]
+    weights = [abs(error) for case in best if case.is_numbered and (error := case.weights_error) is not None]
+    peaks = [_is_near(case) for case in judged if case.is_numbered and case.row.get("activation_gib")]
+    started = [case for case in judged if pinned or case.is_stated]
     return Score(
-        weights_worst=max((abs(case.weights_error) for case in best if case.weights_error is not None), default=0.0),
+        weights_worst=max(weights, default=0.0),
         kv_cells=len(errors),
         kv_near=mean(error <= 0.05 for error in errors) if errors else 1.0,
         kv_mean=mean(errors) if errors else 0.0,
@@ -247,7 +281,7 @@ def score(cases: Iterable[Case]) -> Score:
 
 def _tokens(case: Case) -> int | None:
     """Predicted token count of a start that was sized and whose share of the memory is stated."""
-    sized = case.row["kv_avail_gib"] and case.row["gpu_memory_utilization"] and case.budget
+    sized = case.row["kv_avail_gib"] and case.row["gpu_memory_utilization"] and case.is_numbered
     return case.budget.kv_cache_tokens if sized and case.budget else None
 
 
@@ -257,7 +291,7 @@ def _is_near(case: Case) -> bool:
 
 
 def table_of(cases: Sequence[Case]) -> str:
-    """Markdown: a line for each cell, then the scores of both halves, then what was left out and why."""
+    """Markdown: a line for each cell, the scores of both halves, the wrong verdicts, what was left out and why."""
     lines = [
         "| part | GPU | vLLM | model | starts | weights | KV memory | verdicts |",
         "|---|---|---|---|---|---|---|---|",
@@ -265,25 +299,33 @@ def table_of(cases: Sequence[Case]) -> str:
     for (gpu, version, model), rows in sorted(cells(case for case in cases if case.budget).items()):
         part = "fit" if rows[0].is_fit else "check"
         known = [case.is_right for case in rows if case.is_judged]
-        right = f"{sum(known)} of {len(known)}" if known else "not judged"
+        guessed = "" if any(case.is_stated for case in rows) else ", pinned"
+        right = f"{sum(known)} of {len(known)}{guessed}" if known else "not judged"
         figures = [_worst(case.weights_error for case in rows), _worst(case.kv_error for case in rows)]
         lines.append(f"| {part} | {gpu} | {version} | {model} | {len(rows)} | {' | '.join(figures)} | {right} |")
     words = ("starts", "weights, worst of A", "KV cells of A", "within 5 %", "mean error", "tokens", "activation")
     lines += ["", f"| {' | '.join((*words, 'judged', 'failed', 'right', 'false boots'))} |"]
     lines.append("|---|---|---|---|---|---|---|---|---|---|---|")
-    for name, holds in {"fit": (True,), "check": (False,), "all": (True, False)}.items():
-        found = score(case for case in cases if case.is_fit in holds)
-        lines.append(
-            f"| {name} | {found.weights_worst:.2%} | {found.kv_cells} | {found.kv_near:.0%} | {found.kv_mean:.2%} |"
-            f" {found.tokens_near:.0%} | {found.activation_near:.0%} | {found.starts} |"
-            f" {found.failures} | {found.right:.1%} | {found.false_boots:.1%} |"
-        )
+    lines += [_line(name, [case for case in cases if case.is_fit is (name == "fit")]) for name in ("fit", "check")]
+    lines += [_line("all", cases), _line("all, defaults pinned", cases, pinned=True)]
+    lines += ["", "| wrong verdict | GPU | vLLM | model | said | was |", "|---|---|---|---|---|---|"]
+    for case in cases:
+        if case.budget and case.is_judged and not case.is_right:
+            how = "stated" if case.is_stated else "pinned"
+            lines.append(f"| {how} | {' | '.join(case.cell)} | {case.budget.verdict} | {case.row['outcome']} |")
     left = Counter(case.why for case in cases if case.why)
-    left["verdict not judged: neither length nor share is stated"] = sum(
-        case.budget is not None and not case.is_judged for case in cases
-    )
+    left["verdict not judged: grade C"] = sum(case.budget is not None and not case.is_judged for case in cases)
     lines += ["", "| left out | starts |", "|---|---|", *(f"| {why} | {count} |" for why, count in left.most_common())]
     return "\n".join(lines)
+
+
+def _line(name: str, cases: Sequence[Case], *, pinned: bool = False) -> str:
+    found = score(cases, pinned=pinned)
+    return (
+        f"| {name} | {found.weights_worst:.2%} | {found.kv_cells} | {found.kv_near:.0%} | {found.kv_mean:.2%} |"
+        f" {found.tokens_near:.0%} | {found.activation_near:.0%} | {found.starts} |"
+        f" {found.failures} | {found.right:.1%} | {found.false_boots:.1%} |"
+    )
 
 
 def _worst(errors: Iterable[float | None]) -> str:
