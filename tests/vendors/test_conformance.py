@@ -1,98 +1,26 @@
 """The conformance suite: ours pass it, and each way of being wrong fails the check that is about it."""
 
-import math
-import random
 import re
-import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 
+from tests.vendors.faults import FAULTS, times
+from tests.vendors.scripted import DEVICE, HOST, Complete, broken, outcome, results_of
 from vllm_probe.core.errors import AdapterOutOfOrder
-from vllm_probe.core.primitive import Compiled, Done, MemoryReading, Primitive, Support
-from vllm_probe.core.scene import Facts, Scene
+from vllm_probe.core.primitive import Primitive, Support
 from vllm_probe.host.local import LocalHost
-from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.conformance import Result, gate, reference, run_suite
+from vllm_probe.vendors.conformance import gate, reference, run_suite
 from vllm_probe.vendors.conformance.numerics import TOLERANCE
-from vllm_probe.vendors.conformance.outcome import Outcome, Subject, attempt
-from vllm_probe.vendors.conformance.suite import SAMPLES, all_checks
+from vllm_probe.vendors.conformance.outcome import Outcome
+from vllm_probe.vendors.conformance.suite import SAMPLES
 from vllm_probe.vendors.cpu import probe as cpu
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
 from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
-from vllm_probe.vendors.null.probe import probe
-
-HOST = ReplayHost(Scene(facts=Facts()))
-DEVICE = probe(HOST).devices[0]
-Hooks = dict[str, Callable[..., Any]]
-
-
-class Complete(NullAdapter):
-    """The scripted device with the primitives that it lacks, worked out in plain Python."""
-
-    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        computed = {Primitive.LINEAR, Primitive.RMS_NORM, Primitive.ROPE, Primitive.ATTENTION, Primitive.QUANTIZE}
-        return ("scripted",) if dtype == ("fp32" if primitive in computed else "int8") else ()
-
-    def _rms_norm(self, rows: Any, weight: Any, epsilon: float, implementation: str | None) -> NullTensor:
-        n = rows.shape[-1]
-        lines = [rows.elements[i : i + n] for i in range(0, len(rows.elements), n)]
-        weights = [weight.elements[i : i + n] for i in range(0, len(weight.elements), n)]
-        return NullTensor(rows.shape, rows.dtype, reference.rms_norm(lines, weights, epsilon))
-
-    def _rope(self, heads: Any, cosines: Any, sines: Any, implementation: str | None) -> NullTensor:
-        values = reference.rope(*map(self.to_host, (heads, cosines, sines)))
-        return NullTensor(heads.shape, heads.dtype, values)
-
-    def _attention(
-        self, query: Any, key: Any, value: Any, lengths: Any, causal: bool, implementation: str | None
-    ) -> NullTensor:
-        q, k, v = map(self.to_host, (query, key, value))
-        values = reference.attention(q, k, v, lengths, range(len(q)), causal=causal)
-        return NullTensor(query.shape, query.dtype, values)
-
-    def _quantize(self, rows: Any, implementation: str | None) -> tuple[NullTensor, NullTensor]:
-        lines = self.to_host(rows)
-        scales = reference.scales(lines)
-        values = [float(round(x / scale)) for line, scale in zip(lines, scales, strict=True) for x in line]
-        return NullTensor(rows.shape, "int8", values), NullTensor((len(lines),), "fp32", scales)
-
-    def _swap(
-        self, pool: Any, blocks: Any, host: Any, block_bytes: int, to_device: bool, implementation: str | None
-    ) -> None:
-        inside, outside = pool.elements, host.elements
-        for i, block in enumerate(blocks):
-            there = slice(block * block_bytes, (block + 1) * block_bytes)
-            here = slice(i * block_bytes, (i + 1) * block_bytes)
-            if to_device:
-                inside[there] = outside[here]
-            else:
-                outside[here] = inside[there]
-        pool.value, host.value = inside, outside
-
-
-def broken(**hooks: Any) -> type[Complete]:
-    return type("Broken", (Complete,), hooks)
-
-
-def outcome(adapter_class: type[Complete], check: str) -> Outcome:
-    """How the check whose name contains `check` ends."""
-    adapter = adapter_class(HOST)
-    adapter.set_device(DEVICE)
-    adapter.open()
-    (found,) = [each for each in all_checks(adapter) if check in each.name]
-    return attempt(found, Subject(lambda: adapter_class(HOST), DEVICE, adapter, 200))
-
-
-@cache
-def results_of(adapter_class: type[Complete]) -> tuple[Result, ...]:
-    return run_suite(lambda: adapter_class(HOST), DEVICE, samples=20)
 
 
 def test_the_cpu_adapter_passes_with_a_thousand_allocations() -> None:
@@ -115,287 +43,6 @@ def test_the_scripted_adapter_passes_and_what_it_lacks_is_skipped_with_the_reaso
 
 def test_an_adapter_with_every_primitive_passes() -> None:
     assert {result.ok for result in results_of(Complete) if "compile" not in result.name} == {True}
-
-
-def _shifted(self: NullAdapter, nbytes: int, alignment: int) -> NullTensor:
-    tensor = NullAdapter._allocate(self, nbytes, alignment)
-    tensor.address += 1
-    return tensor
-
-
-def _ending_in_zeros(shape: tuple[int, ...], seed: int) -> list[Any]:
-    drawn = random.Random(seed)
-    numbers = [drawn.random() if place < 1000 else 0.0 for place in range(math.prod(shape))]
-    return [numbers[at : at + shape[-1]] for at in range(0, len(numbers), shape[-1])] if shape[1:] else numbers
-
-
-def _beyond(columns: int, value: float) -> Callable[..., Any]:
-    def linear(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
-        right = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation)
-
-        def wrong(rows: Any) -> NullTensor:
-            result: NullTensor = right(rows)
-            if rows.shape[1] > columns:
-                result.value = [value] * len(result.elements)
-            return result
-
-        return wrong
-
-    return linear
-
-
-def _in_one_buffer(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
-    right, kept = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation), list[NullTensor]()
-
-    def overwriting(rows: Any) -> NullTensor:
-        result: NullTensor = right(rows)
-        for earlier in kept:
-            earlier.value = result.value
-        kept.append(result)
-        return result
-
-    return overwriting
-
-
-def _times(factor: float) -> Callable[..., Any]:
-    def linear(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
-        right = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation)
-
-        def wrong(rows: Any) -> NullTensor:
-            result = right(rows)
-            return NullTensor(result.shape, result.dtype, [value * factor for value in result.elements])
-
-        return wrong
-
-    return linear
-
-
-def _forgetting_the_last_row(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
-    right = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation)
-
-    def wrong(rows: Any) -> NullTensor:
-        result = right(rows)
-        return NullTensor(result.shape, result.dtype, [*result.elements[: -weight.shape[0]]] + [0.0] * weight.shape[0])
-
-    return wrong
-
-
-def _scribbling(self: NullAdapter, weight: Any, bias: Any, dtype: str, implementation: str) -> Any:
-    right = NullAdapter._prepare_linear(self, weight, bias, dtype, implementation)
-
-    def wrong(rows: Any) -> NullTensor:
-        result = right(rows)
-        rows.value = 0.0
-        return result
-
-    return wrong
-
-
-def _missing_the_end(self: NullAdapter, source: Any, target: Any, **_: Any) -> Done:
-    target.value = [*source.elements[:-1], 99.0]
-    return Done()
-
-
-def _with(values: Callable[[list[float]], list[float]], name: str) -> Callable[..., Any]:
-    """The hook `name` of `Complete` with its result changed."""
-
-    def hook(self: Complete, *arguments: Any) -> NullTensor:
-        result = getattr(Complete, name)(self, *arguments)
-        return NullTensor(result.shape, result.dtype, values(result.elements))
-
-    return hook
-
-
-def _acausal(self: Complete, *operands: Any) -> NullTensor:
-    q, k, v, lengths, _, name = operands
-    return Complete._attention(self, q, k, v, lengths, False, name)
-
-
-def _across_sequences(self: Complete, *operands: Any) -> NullTensor:
-    q, k, v, lengths, causal, name = operands
-    return Complete._attention(self, q, k, v, [sum(lengths)], causal, name)
-
-
-def _truncating(self: Complete, rows: Any, name: str | None) -> Any:
-    _, scales = Complete._quantize(self, rows, name)
-    lines = self.to_host(rows)
-    values = [float(int(x / s)) for line, s in zip(lines, scales.elements, strict=True) for x in line]
-    return NullTensor(rows.shape, "int8", values), scales
-
-
-def _ignoring_the_list(self: Complete, pool: Any, blocks: Any, host: Any, *rest: Any) -> None:
-    Complete._swap(self, pool, range(len(blocks)), host, *rest)
-
-
-def _skipping_a_call(self: NullAdapter, calls: Any) -> float:
-    return NullAdapter._time_batch(self, calls[:-1])
-
-
-FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
-    "a public method that does not check the order": (
-        {"memory": lambda self: MemoryReading(total_bytes=None, free_bytes=None)},
-        "out of order",
-        "memory before set_device does not raise",
-    ),
-    "another error than AdapterOutOfOrder": (
-        {"synchronize": lambda self: self.nothing},
-        "out of order",
-        "synchronize before set_device raises AttributeError",
-    ),
-    "an alignment that is no power of two": ({"alignment_bytes": 48}, "description: fences", "alignment_bytes is 48"),
-    "a scope of its own": ({"memory_fence_scope": "galaxy"}, "description: fences", "'galaxy' is no fence scope"),
-    "no queue": (
-        {"copy_queues": property(lambda self: 0, lambda self, value: None)},
-        "description: fences",
-        "copy_queues is 0",
-    ),
-    "no software": ({"software": lambda self: {}}, "description: fences", "software.. is empty"),
-    "more free than there is": (
-        {"_memory": lambda self: MemoryReading(total_bytes=1, free_bytes=2)},
-        "description: memory",
-        "2 of 1 bytes free",
-    ),
-    "zero for unknown": (
-        {"_memory": lambda self: MemoryReading(total_bytes=0, free_bytes=None)},
-        "description: memory",
-        "total of 0 bytes, unknown is null",
-    ),
-    "addresses that are not aligned": ({"_allocate": _shifted}, "allocation: sizes", r"bytes at \d+ lie at 0x"),
-    "allocations that overlap": (
-        {"_allocate": lambda self, nbytes, alignment: NullTensor((nbytes,), "int8", address=1 << 20)},
-        "allocation: sizes",
-        "overlap",
-    ),
-    "allocations of another size": (
-        {"_allocate": lambda self, nbytes, alignment: NullTensor((nbytes + 1,), "int8")},
-        "allocation: sizes",
-        r"(\d+) bytes asked for, \d+ given",
-    ),
-    "pinned memory that nobody counts": (
-        {"allocate_pinned": lambda self, n, alignment=None: self._allocate(n, alignment or 64)},
-        "allocation: pinned",
-        "pinned_bytes counts 0 of",
-    ),
-    "pinned memory that is not given back": (
-        {"release": lambda self, tensor: None},
-        "allocation: pinned",
-        r"counts \d+ bytes after release",
-    ),
-    "another error than MemoryError": (
-        {"_allocate_host": lambda self, n, alignment, pinned: self._spend("allocate", 0.0) or 1 / (n < 1 << 50)},
-        "allocation: MemoryError",
-        "allocate_pinned of 2.60 bytes raises ZeroDivisionError",
-    ),
-    "memory without end": (
-        {"_allocate": lambda self, nbytes, alignment: NullTensor((nbytes,), "int8")},
-        "allocation: MemoryError",
-        "allocate of 2.60 bytes succeeds",
-    ),
-    "values that change on their way": (
-        {"_to_host": lambda self, tensor: [0.0] * tensor.shape[0]},
-        "values keep their places",
-        "comes back as",
-    ),
-    "a copy that does nothing": (
-        {"_copy": lambda self, source, target, **_: Done()},
-        "copies between",
-        "from the device to pinned memory, 1 bytes: 1 of 1 bytes are wrong",
-    ),
-    "a copy without its end": ({"_copy": _missing_the_end}, "copies with events", "bytes are wrong, the first at"),
-    "no event": ({"_copy": lambda self, source, target, **_: None}, "copies with events", "AttributeError"),
-    "writes that a fence does not show": (
-        {"_copy": lambda self, source, target, **_: Done()},
-        "fences: device",
-        "behind the fence 40.. of 4096 bytes are wrong",
-    ),
-    "a fence that some scopes lack": (
-        {"_fence": lambda self, scope: {"none": 0, "device": 1}[scope]},
-        "fences: workgroup",
-        "raised KeyError",
-    ),
-    "random data without a seed": (
-        {"_random": lambda self, shape, dtype, seed: NullTensor(shape, dtype, random.random())},
-        "random data",
-        "differs with the same seed",
-    ),
-    "random data that ignores its seed": (
-        {"_random": lambda self, shape, dtype, seed: NullTensor(shape, dtype, 1.0)},
-        "random data",
-        "ignores its seed",
-    ),
-    "random data that runs dry": (
-        {"_random": lambda self, shape, dtype, seed: self.from_host(_ending_in_zeros(shape, seed), dtype)},
-        "random data",
-        "more alike than the first",
-    ),
-    "a wrong triad": ({"_triad": lambda self, b, c, scale, out: None}, "triad", "off by"),
-    "a read that reads nothing": (
-        {"_read": lambda self, source: NullTensor((), "fp32", 1.0)},
-        "memory operations: read",
-        "does not notice",
-    ),
-    "a read of the first and last value": (
-        {"_read": lambda self, source: NullTensor((), "fp32", source.elements[0] + source.elements[-1])},
-        "memory operations: read",
-        "does not notice that value 1666",
-    ),
-    "support without an implementation": (
-        {"_supports": lambda self, primitive, dtype, shape: Support(ok=True)},
-        "supports()",
-        "supports linear in tf32 without an implementation",
-    ),
-    "no reason": (
-        {"_supports": lambda self, primitive, dtype, shape: Support(ok=dtype in {"fp32", "int8"})},
-        "supports()",
-        "supports linear in int8 without|gives no reason",
-    ),
-    "a linear that is off": ({"_prepare_linear": _times(1.001)}, "linear: fp32", r"48, 64\]\^T: off by 0.001, 0.0001"),
-    "a linear that is wrong where it is long": (
-        {"_prepare_linear": _beyond(1000, 0)},
-        "linear: fp32",
-        r"\[3, 1030\] x \[40, 1030\]\^T: off by",
-    ),
-    "a linear that gives the same memory each time": (
-        {"_prepare_linear": _in_one_buffer},
-        "linear: fp32",
-        "off by",
-    ),
-    "a norm without its epsilon": (
-        {"_rms_norm": lambda self, x, weight, _, name: Complete._rms_norm(self, x, weight, 0.0, name)},
-        "rms_norm",
-        "raised ZeroDivisionError|not finite",
-    ),
-    "an adapter that ends the process": ({"_rope": lambda self, *_: sys.exit(7)}, "rope", "raised SystemExit: 7"),
-    "a linear that gives NaN": ({"_prepare_linear": _times(float("nan"))}, "linear: fp32", "values are not finite"),
-    "a tail that is forgotten": ({"_prepare_linear": _forgetting_the_last_row}, "linear: fp32", "off by"),
-    "a linear that writes to its operand": ({"_prepare_linear": _scribbling}, "linear: fp32", "changes operand 0"),
-    "a norm without its weight": ({"_rms_norm": _with(lambda x: [1.0] * len(x), "_rms_norm")}, "rms_norm", "off by"),
-    "a rotation of the other half": ({"_rope": _with(lambda x: x[::-1], "_rope")}, "rope", "off by"),
-    "attention that sees what comes later": ({"_attention": _acausal}, "attention", "causal: off by"),
-    "attention across sequences": ({"_attention": _across_sequences}, "attention", r"\[5, 1, 12, 3\].*off by"),
-    "attention that raises": ({"_attention": lambda self, *_: 1 / 0}, "attention", "raised ZeroDivisionError"),
-    "quantizing by cutting off": ({"_quantize": _truncating}, "quantize", "off by 0.9.* steps, half of one"),
-    "a swap of other blocks": ({"_swap": _ignoring_the_list}, "swap", "is not what the blocks held"),
-    "a swap that does nothing": ({"_swap": lambda self, *_: None}, "swap", "is not what"),
-    "no time": ({"_time_batch": lambda self, calls: [call() for call in calls] and 0.0}, "time_batch", "take 0 s"),
-    "time that does not grow": (
-        {"_time_batch": lambda self, calls: float(bool([call() for call in calls]))},
-        "time_batch",
-        "4 copies of 1 MiB take 1 s, 32 of them 1 s",
-    ),
-    "a call that is left out": ({"_time_batch": _skipping_a_call}, "time_batch", "every call once"),
-    "a compiler that is wrong": (
-        {"_compile_model": lambda self, fn, hints: Compiled(function=lambda x: x, backend="magic")},
-        "compile_model",
-        "magic: gives",
-    ),
-    "no compiler and no reason": (
-        {"_compile_model": lambda self, fn, hints: Compiled(function=fn)},
-        "compile_model",
-        "gives no reason",
-    ),
-    "a close that closes nothing": ({"close": lambda self: None}, "reopens", "after close does not raise"),
-}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -436,7 +83,7 @@ def test_an_adapter_that_cannot_say_what_it_has_is_a_failed_check() -> None:
 
 def test_every_width_of_a_linear_is_checked() -> None:
     def wide(self: Complete, weight: Any, bias: Any, dtype: str, implementation: str, group_width: int) -> Any:
-        return _times(1.0 if group_width == 8 else 1.5)(self, weight, bias, dtype, implementation)
+        return times(1.0 if group_width == 8 else 1.5)(self, weight, bias, dtype, implementation)
 
     results = results_of(broken(_group_widths=lambda self, name: (8, 16), _prepare_wide=wide))
     wides = {result.name: result.ok for result in results if "lanes" in result.name}
