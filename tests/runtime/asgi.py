@@ -1,4 +1,4 @@
-"""One request to an ASGI application, without a server or an HTTP client."""
+"""Requests to an ASGI application, without a server or an HTTP client, and what must hold of their answers."""
 
 import asyncio
 import json
@@ -69,3 +69,27 @@ def call(app: Application, method: str, path: str, **options: Any) -> Response:
     if "json" in options:
         options["content"] = json.dumps(options.pop("json")).encode()
     return asyncio.run(request(app, method, path, **options))
+
+
+def post(app: Application, body: Any, **options: Any) -> Response:
+    return call(app, "POST", "/v1/embeddings", json=body, **options)
+
+
+def body_schema(app: Application, path: str) -> Any:
+    """What the OpenAPI document says about the body."""
+    operation = call(app, "GET", "/openapi.json").json()["paths"][path]["post"]
+    return operation["requestBody"]["content"]["application/json"]["schema"]
+
+
+def assert_error(response: Response, status: int, message: str, param: str | None = None) -> None:
+    """One error object, the same for every failure."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert message in error["message"]
+    assert (error["param"], error["code"]) == (param, status)
+
+
+def metric(app: Application, name: str) -> float:
+    lines = call(app, "GET", "/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)

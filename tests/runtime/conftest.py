@@ -1,13 +1,15 @@
-"""Fixtures that are loaded once: checkpoints, sentence-transformers, engines."""
+"""Fixtures that are loaded once: checkpoints, sentence-transformers, engines; and an application over one."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from tests.runtime.support import MINILM, FaultyAdapter, Load, load_engine, write_checkpoint
 from vllm_probe.runtime.engine import Engine
+from vllm_probe.runtime.server.app import ServerOptions, create_app
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +23,11 @@ def tiny_engine(tiny: Path) -> Iterator[Engine]:
     engine = load_engine(tiny)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def app(tiny_engine: Engine) -> FastAPI:
+    return create_app(tiny_engine, ServerOptions(served_model_names=("tiny", "alias")))
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,9 @@
 import pytest
 from fastapi import FastAPI
 
-from tests.runtime.asgi import call
-from tests.runtime.test_server import app, assert_error, post
+from tests.runtime.asgi import assert_error, call, post
 from vllm_probe.runtime.engine import Engine
 from vllm_probe.runtime.server.app import ServerOptions, create_app
-
-__all__ = ["app"]
 
 OPEN = ("/health", "/live")
 FACTS = ("/v1/models", "/metrics", "/version", "/load", "/ping", "/openapi.json", "/docs")
