@@ -98,3 +98,11 @@ def test_stages_give_their_rest_to_the_last_but_one_backwards() -> None:
         (True, False), (False, False), (False, True),
     ]  # fmt: skip
     assert stages_of(QWEN3_8B.num_layers, 1)[0].share == 1
+
+
+def test_the_compressed_cache_of_deepseek_v4_takes_what_a_start_of_vllm_asked_for() -> None:
+    """github.com/vllm-project/vllm, issue 44376, vLLM 0.22: 6.66 GiB for 30,000 tokens; 5.44 GiB hold 13,528."""
+    found = laid("DeepSeek-V4-Flash", width=1, ranks=2)
+    assert len(found.groups) == 5
+    assert found.block_bytes * found.blocks(30_000, 16_384) / GIB == pytest.approx(6.66, abs=0.005)
+    assert found.block_bytes * found.blocks(13_528, 16_384) / GIB == pytest.approx(5.44, abs=0.01)
