@@ -314,7 +314,7 @@ def table_of(cases: Sequence[Case]) -> str:
             how = "stated" if case.is_stated else "pinned"
             lines.append(f"| {how} | {' | '.join(case.cell)} | {case.budget.verdict} | {case.row['outcome']} |")
     left = Counter(case.why for case in cases if case.why)
-    left["verdict not judged: grade C"] = sum(case.budget is not None and not case.is_judged for case in cases)
+    left += Counter("verdict not judged: grade C" for case in cases if case.budget and not case.is_judged)
     lines += ["", "| left out | starts |", "|---|---|", *(f"| {why} | {count} |" for why, count in left.most_common())]
     return "\n".join(lines)
 
