@@ -154,6 +154,16 @@ def spec_of(model: str | None, quantization: str | None = None) -> ModelSpec | N
     return replace(spec, quantization=said) if said and known else spec
 
 
+def length_of(row: dict[str, Any], spec: ModelSpec) -> int:
+    """The length of a start that states none: the model's limit, or the tokens that it came up with where they are less.
+
+    vLLM starts with no length that its cache does not hold (`_check_enough_kv_cache_memory` of
+    vllm/v1/core/kv_cache_utils.py), so one that came up with fewer tokens than the limit was given a shorter length.
+    """
+    held = row["kv_tokens"] if row["outcome"] == "ok" else None
+    return min(spec.max_model_len, held or spec.max_model_len)
+
+
 def device_of(row: dict[str, Any]) -> tuple[Capability, int] | None:
     """A descriptor of the card of `row` and the bytes that an engine sees of it; null for an unknown card."""
     card = card_of(row["gpu"])
@@ -178,10 +188,7 @@ def predict(row: dict[str, Any]) -> Case:
         return Case(row, "the memory of the card is not known")
     capability, total = device
     version = released(row["vllm_version"] or "")
-    pins: dict[str, Any] = {
-        "quantization": spec.quantization,
-        "max_model_len": spec.max_model_len,
-    }
+    pins: dict[str, Any] = {"quantization": spec.quantization, "max_model_len": length_of(row, spec)}
     stated = {
         "max_model_len": "max_model_len", "gpu_memory_utilization": "gpu_memory_utilization",
         "tensor_parallel_size": "tp", "pipeline_parallel_size": "pp", "max_num_seqs": "max_num_seqs",
