@@ -155,7 +155,7 @@ def spec_of(model: str | None, quantization: str | None = None) -> ModelSpec | N
 
 
 def length_of(row: dict[str, Any], spec: ModelSpec) -> int:
-    """The length of a start that states none: the model's limit, or the tokens that it came up with where they are less.
+    """The length of a start that states none: the limit of the model, or the fewer tokens that it came up with.
 
     vLLM starts with no length that its cache does not hold (`_check_enough_kv_cache_memory` of
     vllm/v1/core/kv_cache_utils.py), so one that came up with fewer tokens than the limit was given a shorter length.
