@@ -38,7 +38,7 @@ def check_adapter(
     if not devices:
         causes = "; ".join(finding.cause for finding in manager.probe_devices().findings)
         found = f"the plug-in {name} finds no device here" + (f": {causes}" if causes else "")
-        raise DeviceNotFound(found, hint="run `vllm-probe doctor`")
+        raise DeviceNotFound(found, hint="`vllm-probe detect` lists what is here and which adapter serves it")
     on = select_device(devices, device or name, manager)
     if not on.usable:
         raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")

@@ -95,7 +95,7 @@ def _formats(record: Record, selection: Selection) -> None:
         halved = f"an 8-bit cache costs accuracy; --kv-cache-dtype fp8 would hold about twice the {chosen.shape.seqs}"
         halved += f" of {wanted} sequences"
     if not (case.engine["has_fp8_kv"] and case.device["has_fp8_kv"]):
-        halved = f"{case.request.engine} has no 8-bit cache on {case.device_type}"
+        halved = f"{case.request.engine} has no 8-bit cache on {case.capability.device_type}"
     record.set(
         "kv_cache_dtype",
         chosen.shape.kv_dtype,
@@ -141,7 +141,7 @@ def _kv_cache(record: Record, chosen: Sized) -> None:
         for key in ("block_size", "num_kv_blocks", "kv_cache_memory_bytes"):
             record.set(key, None, _NO_KV)
         return
-    rule = f"the engine's on {case.device_type}, with blocks a multiple of {alignment(case)} bytes"
+    rule = f"the engine's on {case.capability.device_type}, with blocks a multiple of {alignment(case)} bytes"
     record.set("block_size", chosen.shape.block_size, rule, source=case.device["block_source"])
     unknown = None if case.total_bytes else _NO_CAPACITY
     cache = layout_of(case, chosen.shape, stages_of(case.spec.num_layers, case.stages)[0])
@@ -233,7 +233,10 @@ def _ranks(record: Record, chosen: Sized) -> None:
     record.set("pipeline_parallel_size", case.stages, case.division_rule, devices=count, layers=case.spec.num_layers)
     total = case.ranks * case.stages
     backend = case.device["collective_backend"] if total > 1 else None
-    rule, option = f"the library of {case.device_type} devices" if backend else "one rank connects to nobody", ""
+    rule, option = (
+        f"the library of {case.capability.device_type} devices" if backend else "one rank connects to nobody",
+        "",
+    )
     if backend and count is None:
         rule += f"; where one host has fewer than {total} of them add {_RAY}, with Ray started on every host"
     elif backend and count is not None and total > count:
@@ -258,7 +261,7 @@ def _device(record: Record, chosen: Sized) -> None:
     else:
         record.set("threads", None, "not a CPU")
     stated, needed = capability.memory.alignment_bytes, alignment(case)
-    rule = "the descriptor's" if stated == needed else f"what {case.device_type} devices need"
+    rule = "the descriptor's" if stated == needed else f"what {case.capability.device_type} devices need"
     source = "the descriptor" if stated == needed else case.device["alignment_source"]
     record.set("alignment_bytes", needed, rule, descriptor=stated, source=source)
     scope = capability.execution.memory_fence_scope

@@ -41,7 +41,7 @@ def render(found: Inventory) -> Group:
     if found.findings:
         parts += [findings.render(found.findings)]
     if unknown := _unknown(found):
-        parts += [heading("not known"), pairs(unknown, "dim")]
+        parts += [heading("without a value"), pairs(unknown, "dim")]
     return Group(*parts)
 
 
@@ -138,8 +138,11 @@ def _unknown(found: Inventory) -> list[tuple[str, RenderableType]]:
                 continue
             case ["devices", index, "driver"] if found.devices[int(index)].kind == "cpu":  # it needs none
                 continue
+            case ["devices", index, "descriptor"] if not found.devices[int(index)].usable:  # first it must run
+                continue
             case ["devices", index, *path]:
-                names.setdefault((path[-1], why), []).append(found.devices[int(index)].id)
+                name = " ".join(reversed(path[-2:])) if path[-2:-1] == ["frequency_mhz"] else path[-1]
+                names.setdefault((name, why), []).append(found.devices[int(index)].id)
             case path:
                 names.setdefault((path[-1], why), []).append("this machine")
     whose: dict[tuple[str, str], list[str]] = {}
