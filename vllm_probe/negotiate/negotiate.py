@@ -9,6 +9,7 @@ from vllm_probe.core.config import Alternative, RuntimeConfig
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import JsonValue
+from vllm_probe.negotiate.alternatives import alternatives
 from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.chunking import refusal_of_step
@@ -17,7 +18,7 @@ from vllm_probe.negotiate.laws import by_device
 from vllm_probe.negotiate.parallel import spread
 from vllm_probe.negotiate.predict import predict
 from vllm_probe.negotiate.request import Request
-from vllm_probe.negotiate.select import Selection, alternatives
+from vllm_probe.negotiate.select import Selection
 
 _OPEN = ("unknown", "decisions", "checks")
 
