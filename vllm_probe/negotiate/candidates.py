@@ -35,7 +35,7 @@ class Candidate:
         doubts: what the tables are not sure of.
         refusal: why it may not be chosen, null if it may.
         unmeasured: why its speed is only derived, from narrower weights in a wider product; it is then offered and not
-            chosen. Null where the descriptor has its rate.
+            chosen for its speed. Null where the descriptor has its rate.
     """
 
     dtype: str

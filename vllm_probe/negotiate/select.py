@@ -93,10 +93,10 @@ def _refusal(own: Sized, twin: Sized) -> str | None:
     """Why a quantized twin is not worth its checkpoint, or null."""
     if not twin.boots:
         return f"it does not fit{'' if own.boots else ' either'}: {twin.budget.verdict}"
-    if twin.candidate.unmeasured:
-        return twin.candidate.unmeasured
     if own.case.request.objective == "memory":
         return None
+    if twin.candidate.unmeasured:
+        return twin.candidate.unmeasured
     is_roomier = _context(twin) > _context(own) or _batch(twin) > _batch(own)
     if not own.boots or is_roomier or _gain(own, twin) >= _LEAST_GAIN:
         return None
