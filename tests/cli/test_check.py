@@ -17,6 +17,8 @@ def test_a_log_as_predicted_ends_with_0_and_its_residual_is_private(cli: Cli, tm
     ended = cli(*ASK, width=120, plugins="cpu,nvidia")
     assert ended.code == 0, ended
     assert "vllm.log: boots, boots predicted; as predicted" in ended.out
+    undo = f"to undo that: rm {tmp_path / 'home' / KEPT}"
+    assert "".join(undo.split()) in "".join(ended.out.split())
     assert not Path("runtime.json").exists()
     kept = tmp_path / "home" / KEPT
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -47,6 +49,30 @@ def test_a_log_that_cannot_be_used_ends_with_2(cli: Cli) -> None:
     Path("vllm.log").write_bytes(b"\xff\xfe\x00 vLLM API server version 0.19.0\n")
     assert cli(*ASK, plugins="cpu,nvidia").code == 0
     assert cli(*ASK, "--engine", "bundled", plugins="cpu,nvidia").error == "bad-usage"
+
+
+def test_a_log_of_another_platform_is_refused_and_teaches_nothing(cli: Cli, tmp_path: Path) -> None:
+    Path("vllm.log").write_text(f"INFO [__init__.py:216] Automatically detected platform rocm.\n{START}")
+    ended = cli(*ASK, plugins="cpu,nvidia")
+    assert (ended.code, ended.error) == (2, "bad-usage")
+    assert "vllm.log is of vLLM's platform rocm, and NVIDIA H100 SXM 80GB is no such device" in ended.err
+    assert not (tmp_path / "home" / KEPT).exists()
+
+
+def test_the_last_words_of_a_failure_are_refused_and_sent_to_doctor(cli: Cli) -> None:
+    Path("vllm.log").write_text("ValueError: No available memory for the cache blocks. Try increasing\n")
+    ended = cli(*ASK, plugins="cpu,nvidia")
+    assert (ended.code, ended.error) == (2, "bad-usage")
+    assert "from its first line on; `vllm-probe doctor --log vllm.log` explains the failure" in ended.err
+
+
+def test_a_log_without_figures_has_no_table_and_says_what_to_add(cli: Cli) -> None:
+    Path("vllm.log").write_text("INFO vLLM API server version 0.19.0\nCUDA out of memory. Tried to allocate 2 GiB\n")
+    ended = cli(*ASK, plugins="cpu,nvidia")
+    assert (ended.code, ended.error) == (1, "log-differs")
+    assert "line by line" not in ended.out
+    assert "it states no figure that is predicted" in ended.out
+    assert "say with options what the log leaves open" in ended.err
 
 
 def test_a_residual_that_somebody_damaged_is_said_and_not_used(

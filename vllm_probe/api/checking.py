@@ -1,6 +1,7 @@
 """Start-up logs: reading them, comparing them with a prediction, and keeping what they showed."""
 
 import logging
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from vllm_probe.negotiate.startlog import StartLog
 
 _log = logging.getLogger(__name__)
+_SAY_MORE = "say with options what the log leaves open, such as --max-model-len and --gpu-memory-utilization"
 
 
 def read_log(path: Path) -> "StartLog":
@@ -38,8 +40,12 @@ def read_log(path: Path) -> "StartLog":
             f"cannot read {path}: {error.strerror}", hint="check the path and its permissions"
         ) from error
     if found.is_empty:
-        hint = "give what `vllm serve` printed, from its first line on, with --check"
-        raise BadUsage(f"{path} holds nothing of a start-up of vLLM", hint=hint)
+        message = f"{path} holds nothing of a start-up of vLLM that could be compared"
+        hint = "give all that `vllm serve` printed, from its first line on"
+        if found.outcome != "unknown":
+            message = f"{path} holds how a start of vLLM failed, and no figure of what came before"
+            hint = f"{hint}; `vllm-probe doctor --log {shlex.quote(str(path))}` explains the failure"
+        raise BadUsage(message, hint=hint)
     return found
 
 
@@ -57,7 +63,7 @@ def checked(config: "RuntimeConfig", spec: "ModelSpec", log: "StartLog", path: P
     from vllm_probe.negotiate.check import compare
     from vllm_probe.negotiate.residual import Residual
 
-    found = compare(config, spec, log, path.name, kept["notes"])
+    found = compare(config, spec, log, path.name, kept["notes"], kept["document"].memory.total_bytes)
     target = _place(kept["host"], kept["document"], config.engine_version, config.tensor_parallel_size)
     if target and found.residual_bytes:
         from vllm_probe.core.codec import dumps
@@ -103,7 +109,7 @@ def disagreement(config: "RuntimeConfig") -> LogDiffers | None:
         if not check.agrees:
             off = [figure.quantity for figure in check.figures if not figure.is_within]
             what = f"{', '.join(off)} out of the band" if off else check.differences[-1]
-            hint = "see the lines above: another option, another process on the device, or a law to correct"
+            hint = "another option, another process on the device, or a law to correct" if off else _SAY_MORE
             return LogDiffers(f"{check.log} is not as predicted: {what}", hint=hint)
     return None
 

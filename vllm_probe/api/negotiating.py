@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_probe.api.checking import checked, read_log, stored_residual
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
 from vllm_probe.api.planning import device_notes, offer
+from vllm_probe.api.servable import ENGINE_PACKAGES, SERVER_PACKAGES, on_torch, require_packages
 from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, Unavailable
 
 if TYPE_CHECKING:
@@ -106,11 +107,12 @@ def _checked(
     spec: "ModelSpec", log: Path, host: "Host", document: "Capability", stamp: "Stamp", wanted: dict[str, Any]
 ) -> "RuntimeConfig":
     """The config of the start that `log` records, with the comparison."""
-    from vllm_probe.negotiate.check import asked_as_logged
+    from vllm_probe.negotiate.check import asked_as_logged, require_same_platform
     from vllm_probe.negotiate.negotiate import negotiate as run
     from vllm_probe.negotiate.request import Request
 
     found = read_log(log)
+    require_same_platform(found, document, log.name)
     asked, notes = asked_as_logged(found, spec, document, wanted)
     config = run(spec, document, Request(**asked), stamp)
     return checked(config, spec, found, log, host=host, document=document, notes=notes)
@@ -124,14 +126,16 @@ def _lasting(model: str) -> str:
 def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
     """The error for a config that cannot boot; null when it may.
 
-    It names the limit of the model that was exceeded, or the bytes that are needed; the hint is what to do.
+    It names what the engine lacks here, the limit that was exceeded, or the bytes needed; the hint is what to do.
     """
     from vllm_probe.core.units import format_bytes
-    from vllm_probe.negotiate.explain import room_of, way_out
+    from vllm_probe.negotiate.explain import room_of, unsupported, way_out
 
     budget = config.budget
     if budget.verdict in ("boots", "unknown"):
         return None
+    if reason := unsupported(config):
+        return DoesNotFit(f"{config.model} cannot run on this device: {reason}", hint=way_out(config))
     if budget.verdict == "invalid":
         return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=way_out(config))
     needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
@@ -173,7 +177,6 @@ def _vllm_line(config: "RuntimeConfig") -> str:
 
 def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> str | None:
     """Why the bundled runtime cannot serve `config` on this machine, with what to do; null when it can."""
-    from vllm_probe.api.serving import on_torch
     from vllm_probe.models.resolve import downloadable
     from vllm_probe.negotiate.case import refusal_of
 
@@ -189,6 +192,7 @@ def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> s
     if here[config.device].adapter is None:
         return f"the bundled runtime has no adapter for {config.device}; take --engine vllm, or --device cpu"
     try:
+        require_packages(*ENGINE_PACKAGES, *SERVER_PACKAGES)
         # our own adapters are torch's, which takes seconds to import
         if manager.distributions.get(here[config.device].vendor, _OWN) != _OWN:
             on_torch(here[config.device], manager)

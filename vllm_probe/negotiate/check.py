@@ -6,17 +6,36 @@ from typing import Any
 
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.config import LogCheck, LoggedFigure, MemoryBudget, RuntimeConfig
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
-from vllm_probe.core.units import GIB
+from vllm_probe.core.units import GIB, format_bytes
 from vllm_probe.negotiate.case import open_case
 from vllm_probe.negotiate.chunking import start_defaults
-from vllm_probe.negotiate.laws import Row, band, card_of, table
+from vllm_probe.negotiate.laws import Row, band, card_of, device_row, table
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.startlog import StartLog
 
 _REFUSED = ("kv_too_small", "oom")
 _MOST_RESIDUAL = 4 * GIB  # more is another share of the memory or another process
 _MOST_NON_TORCH = 1 * GIB  # over the law; more is another process, whose memory is counted with it
+_SAME_MEMORY = 0.12  # a driver keeps up to this share of a card, see vllm_probe/vendors/descriptors.py
+
+
+def require_same_platform(log: StartLog, capability: Capability, name: str) -> None:
+    """Passes a log whose platform is that of the device, or that does not tell its own.
+
+    Raises:
+        BadUsage: it is of devices of another type.
+    """
+    platform = log.platform or ""
+    types, own = table("vllm")["platforms"].get(platform), device_row(capability.device_type)[0]
+    own = capability.device_type.lower() if own == "*" else own
+    if types is None or own in types:
+        return
+    here = capability.device.name or capability.device.arch or own
+    message = f"{name} is of vLLM's platform {platform.removeprefix('device_config=')}, and {here} is no such device"
+    hint = "name the device that it is from: --device ID where it is here, else --capability NAME of its descriptor"
+    raise BadUsage(message, hint=f"{hint} (`vllm-probe capability list`)")
 
 
 def asked_as_logged(
@@ -57,19 +76,27 @@ def asked_as_logged(
     return question | ({"device_memory_bytes": total} if total else {}), tuple(notes)
 
 
-def compare(config: RuntimeConfig, spec: ModelSpec, log: StartLog, name: str, notes: tuple[str, ...]) -> LogCheck:
-    """The figures of `log` beside those of `config`, and the residual that the log shows."""
+def compare(
+    config: RuntimeConfig, spec: ModelSpec, log: StartLog, name: str, notes: tuple[str, ...], total: int | None = None
+) -> LogCheck:
+    """The figures of `log` beside those of `config`, and the residual that the log shows.
+
+    `total` are the bytes of the device that the prediction is for, where they are known.
+    """
     law = band("vllm", config.engine_version)[1]
     figures = tuple(_figures(config, log, law))
     others = tuple(_names(spec, log))
-    unfit = _why_unfit(log, figures, bool(others))
-    residual = 0 if unfit else _residual(config, figures)
+    shown = _residual(config, figures)
+    unfit = _unstated(log) or _why_unfit(log, figures, bool(others)) or _unlike(log, total)
+    unfit = unfit or _implausible(config, shown)
+    residual = 0 if unfit else shown
     differences = [*notes, *others, *([f"nothing of it is kept: {unfit}"] if unfit else [])]
     refused = config.budget.verdict in _REFUSED
     judged = config.budget.verdict != "unknown" and log.outcome not in ("unknown", "busy")
-    if judged and refused != (log.outcome in _REFUSED):
-        differences.append(f"the log says {log.outcome} where {config.budget.verdict} is predicted")
     wrong = judged and refused != (log.outcome in _REFUSED)
+    if wrong:
+        why = f": {config.warnings[0]}" if config.budget.verdict == "invalid" else ""
+        differences.append(f"the log says {log.outcome} where {config.budget.verdict} is predicted{why}")
     return LogCheck(
         log=name,
         engine_version=log.version or config.engine_version,
@@ -93,6 +120,37 @@ def _why_unfit(log: StartLog, figures: tuple[LoggedFigure, ...], is_other: bool)
         return "another process seems to have held memory of the device"
     if kept and abs(kept.difference) > _MOST_RESIDUAL:
         return "its cache is too far off: another share of the memory, or another process"
+    return None
+
+
+def _unstated(log: StartLog) -> str | None:
+    """What a residual rests on and the log does not tell, null when it is all there."""
+    missing = {
+        "its version": log.version is None,
+        "its model": log.model is None,
+        "its share of the memory": not (log.lists_options or "gpu_memory_utilization" in log.options),
+        "what its weights took": "weights_gib" not in log.figures,
+        "what was left for the cache": "kv_gib" not in log.figures,
+    }
+    named = [what for what, is_missing in missing.items() if is_missing]
+    return f"the log does not state {', '.join(named)}" if named else None
+
+
+def _unlike(log: StartLog, total: int | None) -> str | None:
+    """That the log is of a device of another size, null where it is not known to be."""
+    seen = _logged_bytes(log, "total_gib")
+    if total and seen and abs(seen - total) > _SAME_MEMORY * total:
+        return f"its device has {format_bytes(seen)}, this one {format_bytes(total)}"
+    return None
+
+
+def _implausible(config: RuntimeConfig, residual: int) -> str | None:
+    """Why no engine can have such a residual, null where one can."""
+    if abs(residual) > _MOST_RESIDUAL:
+        return f"{residual / GIB:+.2f} GiB over the law is more than an engine itself would take or spare"
+    if -residual > config.budget.non_torch_bytes:
+        beside = format_bytes(config.budget.non_torch_bytes)
+        return f"{residual / GIB:+.2f} GiB over the law would be less than nothing of the {beside} beside torch"
     return None
 
 
@@ -149,7 +207,7 @@ def _predicted(config: RuntimeConfig, law: Row) -> dict[str, tuple[str, float | 
         "num_kv_blocks": ("blocks", blocks),
         "kv_cache_tokens": ("tokens", tokens),
         "concurrency": ("concurrency", tokens / config.max_model_len if tokens and counts else None),
-        "estimated_max_model_len": ("estimated_max_model_len", budget.estimated_max_model_len),
+        "estimated_max_model_len": ("estimated_max_model_len", budget.estimated_max_model_len or None),
     }
 
 

@@ -61,13 +61,15 @@ _FAILURES: tuple[tuple[Outcome, str], ...] = (
 )
 _OPTIONS: tuple[tuple[str, str], ...] = (
     ("max_model_len", r"max_(?:seq|model)_len['\"]?[=:] ?(\d{1,9})\b"),
+    ("max_model_len", r"Using max model len (\d{1,9})\b"),
+    ("max_model_len", r"max seq len \((\d{1,9})\)"),
     ("max_model_len", rf"Maximum concurrency for {_COUNT} tokens per request"),
     ("tensor_parallel_size", r"tensor_parallel_size['\"]?[=:] ?(\d{1,5})\b"),
     ("pipeline_parallel_size", r"pipeline_parallel_size['\"]?[=:] ?(\d{1,5})\b"),
     ("gpu_memory_utilization", r"gpu_memory_utilization['\"]?[=:] ?([01](?:\.\d{1,6})?)\b"),
     ("gpu_memory_utilization", rf"gpu_memory_utilization{_GAP}([01](?:\.\d{{1,6}})?)\b"),
     ("gpu_memory_utilization", r"gpu_memory_utilization \(([01](?:\.\d{1,6})?)\)"),
-    ("gpu_memory_utilization", r"Desired GPU memory utilization is \(([01](?:\.\d{1,6})?),"),
+    ("gpu_memory_utilization", r"[Dd]esired GPU memory utilization (?:is )?\(([01](?:\.\d{1,6})?),"),
     ("max_num_seqs", r"max_num_seqs(?:['\"]?[=:]| to) ?(\d{1,7})\b"),
     ("max_num_batched_tokens", r"max_num_batched_tokens(?:['\"]?[=:]| to) ?(\d{1,9})\b"),
     ("enforce_eager", r"enforce_eager['\"]?[=:] ?(True|False)\b"),
@@ -76,6 +78,12 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
 )
 _VERSION = re.compile(r"(?:API server version:? |LLM engine \(|[█▀▄] {1,9}version )v?(\d{1,4}\.\d{1,4}[\w.+]{0,40})")
 _MODEL = re.compile(r"\bmodel['\"]?[=:] ?['\"]([^'\"]{1,300})['\"]")
+_LISTED = re.compile(r"non-default args: |\bargs: Namespace\(")
+_PLATFORMS = (
+    re.compile(r"(?:Automatically detected platform|Platform plugin) (\w{1,40})"),
+    re.compile(r"\b(device_config=\w{1,20})"),
+    re.compile(r"\b(CUDA|HIP) out of memory"),
+)
 _START = re.compile(r"API server version|[█▀▄] {1,9}version \d")
 _WORTH = re.compile(r"Gi?B|tokens|blocks|memory|utilization|version|engine|model|max_|_size|dtype|eager")
 
@@ -94,6 +102,7 @@ class StartLog:
 
     Attributes:
         version: vLLM's version.
+        platform: vLLM's platform, as a key of `platforms` in the laws, from whichever line tells it.
         model: model as it was named.
         outcome: whether it came up, and if not what it lacked.
         figures: numbers by name: `weights_gib peak_gib activation_gib non_torch_gib graph_gib graph_estimate_gib kv_gib
@@ -101,18 +110,21 @@ class StartLog:
             cache and the largest part. Where only the peak with the weights is logged, their difference is the
             activation.
         options: options of the start by vLLM's name, as far as they are stated.
+        lists_options: whether it lists what was asked for, so that an option that it does not name had its default.
     """
 
     version: str | None = None
+    platform: str | None = None
     model: str | None = None
     outcome: Outcome = "unknown"
     figures: dict[str, Figure] = field(default_factory=dict)
     options: dict[str, JsonValue] = field(default_factory=dict)
+    lists_options: bool = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing in it is of vLLM's start-up."""
-        return not self.figures and self.version is None
+        """Whether it says nothing that a prediction could be compared with, as the last words of a failure alone."""
+        return self.version is None and self.figures.keys() <= {"total_gib", "kv_needed_gib"}
 
 
 def parse_log(text: str) -> StartLog:
@@ -135,11 +147,21 @@ def parse_log(text: str) -> StartLog:
     sized = figures.keys() & {"tokens", "blocks", "kv_gib"}
     return StartLog(
         version=versions[-1] if versions else None,
+        platform=_platform(lines),
         model=models[0] if models else None,
         outcome=failure or ("boots" if sized else "unknown"),
         figures=figures,
         options=options,
+        lists_options=any(map(_LISTED.search, lines[begin:])),
     )
+
+
+def _platform(lines: list[str]) -> str | None:
+    """The platform that vLLM itself named, else what its options or its failure tell; it is named before a start."""
+    for pattern in _PLATFORMS:
+        if found := next(filter(None, map(pattern.search, lines)), None):
+            return found[1].lower()
+    return None
 
 
 def _read_figures(line: str, number: int, figures: dict[str, Figure]) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.negotiate.cases import GIB, H100, LLAMA_8B, QWEN3_8B, STAMP, descriptor
 from tests.unit.negotiate.test_startlog import NEW, OLD, ONE_LINE, PROFILED
 from vllm_probe.core.config import LogCheck, RuntimeConfig
-from vllm_probe.core.errors import ProbeError
-from vllm_probe.negotiate.check import asked_as_logged, compare
+from vllm_probe.core.errors import BadUsage, ProbeError
+from vllm_probe.negotiate.check import asked_as_logged, compare, require_same_platform
 from vllm_probe.negotiate.negotiate import negotiate
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.residual import Residual, residual_name
@@ -188,3 +188,77 @@ def test_a_log_of_0_6_4_agrees_in_its_profile() -> None:
         "weights_bytes": True, "activation_bytes": True, "non_torch_bytes": True, "kv_cache_bytes": True,
     }  # fmt: skip
     assert abs(found.residual_bytes) < 0.05 * GIB
+
+
+@pytest.mark.parametrize(
+    ("line", "type_", "fits"),
+    [
+        ("Automatically detected platform cuda.", "nvidia", True),
+        ("Automatically detected platform cuda.", "cuda", True),
+        ("Automatically detected platform cuda.", "cpu", False),
+        ("Automatically detected platform cuda.", "unheard-of", False),
+        ("with config: model='m', device_config=cuda", "amd", True),
+        ("HIP out of memory", "nvidia", False),
+        ("Platform plugin unheard-of is activated", "cpu", True),
+        ("nothing that tells", "cpu", True),
+    ],
+)
+def test_a_log_of_another_platform_is_refused_with_the_way_to_name_its_device(
+    line: str, type_: str, fits: bool
+) -> None:
+    device = replace(descriptor(H100), device_type=type_)
+    log = parse_log(f"{line}\n{START}")
+    if fits:
+        require_same_platform(log, device, "vllm.log")
+        return
+    with pytest.raises(BadUsage, match=r"^vllm\.log is of vLLM's platform (cuda|hip), and ") as raised:
+        require_same_platform(log, device, "vllm.log")
+    assert "--device ID" in raised.value.hint
+    assert "--capability NAME" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        ("INFO vLLM API server version 0.19.0\n", "", "its version"),
+        ("'model': 'Qwen/Qwen3-8B', ", "", "its model"),
+        ("INFO non-default args: {'model': 'Qwen/Qwen3-8B', 'max_model_len': 8192, 'gpu_memory_utilization': 0.95}",
+         "INFO with config: model='Qwen/Qwen3-8B', max_seq_len=8192", "its share of the memory"),
+        ("INFO Model loading took 15.27 GiB memory and 12.5 seconds\n", "", "what its weights took"),
+        (KV, "", "what was left for the cache"),
+    ],
+)  # fmt: skip
+def test_nothing_is_kept_of_a_log_that_does_not_state_what_a_residual_rests_on(
+    old: str, new: str, missing: str
+) -> None:
+    _, found = checked(START.replace(old, new).replace("57.5", "56.5"))
+    assert found.residual_bytes == 0
+    assert f"nothing of it is kept: the log does not state {missing}" in found.differences
+
+
+def test_a_residual_that_no_engine_can_have_is_said_and_not_kept() -> None:
+    config, found = checked(START.replace(KV, "Available KV cache memory: 59.9 GiB"))
+    assert found.residual_bytes == 0
+    (said,) = [note for note in found.differences if note.startswith("nothing of it is kept")]
+    assert re.search(r": -2\.\d\d GiB over the law would be less than nothing of the .+ beside torch$", said)
+    assert config.budget.non_torch_bytes < 2 * GIB
+
+
+def test_nothing_is_kept_of_a_log_whose_device_has_another_memory() -> None:
+    log, device = parse_log(START + "Free memory on device (78/79.19 GiB)\n"), descriptor(H100)
+    wanted, notes = asked_as_logged(log, QWEN3_8B, device, {"engine": "vllm"})
+    config = negotiate(QWEN3_8B, device, Request(**wanted), STAMP)
+    same, other = (compare(config, QWEN3_8B, log, "x", notes, total) for total in (80 * GIB, 141 * GIB))
+    assert same.residual_bytes
+    assert not other.residual_bytes
+    assert "nothing of it is kept: its device has 79.19 GiB, this one 141.00 GiB" in other.differences
+
+
+def test_a_length_over_the_models_limit_is_said_and_its_length_not_compared() -> None:
+    _, found = checked(
+        "To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is "
+        "larger than the available KV cache memory (7.42 GiB). Based on the available memory, the estimated maximum "
+        "model length is 60784."
+    )
+    assert [figure.quantity for figure in found.figures] == ["kv_cache_bytes"]
+    assert found.differences[-1].startswith("the log says kv_too_small where invalid is predicted: --max-model-len ")

@@ -235,3 +235,37 @@ def test_the_profile_of_0_6_4_is_read_from_its_one_line() -> None:
     assert found.figures["activation_gib"].line == 3
     assert (found.outcome, found.options["gpu_memory_utilization"]) == ("boots", 0.9)
     assert parse_log(ONE_LINE.replace("=3.81", "=-2.14")).figures["kv_gib"].value == -2.14
+
+
+@pytest.mark.parametrize(
+    ("line", "platform"),
+    [
+        ("INFO 11-02 10:11:00 [__init__.py:216] Automatically detected platform rocm.", "rocm"),
+        ("INFO 07-12 15:37:28 [__init__.py:36] Platform plugin ascend is activated", "ascend"),
+        ("with config: model='m', device_config=cpu, seed=0", "device_config=cpu"),
+        ("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.", "hip"),
+        ("INFO [__init__.py:1] No platform detected, vLLM is running on UnspecifiedPlatform", None),
+    ],
+)
+def test_the_platform_is_read_from_whichever_line_tells_it(line: str, platform: str | None) -> None:
+    assert parse_log(f"{line}\nINFO vLLM API server version 0.19.0\n").platform == platform
+
+
+def test_a_failure_states_the_length_and_the_share_that_were_asked_for() -> None:
+    too_long = "To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed"
+    busy = "Free memory on device cuda:0 (14.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 2"
+    assert parse_log(too_long).options == {"max_model_len": 131072}
+    assert parse_log(busy).options == {"gpu_memory_utilization": 0.9}
+    assert parse_log("INFO [model.py:1510] Using max model len 40960").options == {"max_model_len": 40960}
+
+
+def test_a_list_of_what_was_asked_for_says_that_the_rest_had_its_default() -> None:
+    assert parse_log(NEW).lists_options
+    assert parse_log("INFO api_server.py:529] args: Namespace(host=None, model='m')").lists_options
+    assert not parse_log(OLD).lists_options
+
+
+def test_the_last_words_of_a_failure_alone_are_nothing_to_compare() -> None:
+    words = "torch.OutOfMemoryError: CUDA out of memory. GPU 0 has a total capacity of 23.65 GiB of which 1 MiB is free"
+    assert parse_log(words).is_empty
+    assert not parse_log(f"INFO vLLM API server version 0.19.0\n{words}").is_empty

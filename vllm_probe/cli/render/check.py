@@ -1,11 +1,15 @@
 """A start-up log beside the prediction, line by line."""
 
+import shlex
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from vllm_probe.cli.render.console import heading, table
 from vllm_probe.core.config import LogCheck, LoggedFigure, RuntimeConfig
 from vllm_probe.core.units import format_bytes
+
+_NO_FIGURES = "it states no figure that is predicted, so that nothing but whether it came up is compared"
 
 
 def render(config: RuntimeConfig) -> Group:
@@ -26,13 +30,12 @@ def _parts(config: RuntimeConfig, check: LogCheck) -> list[RenderableType]:
             (config.model, "bold"), f" on {config.device or config.device_type}, vLLM {check.engine_version}"
         ),
         Text(f"{check.log}: {check.outcome}, {config.budget.verdict} predicted; {word}"),
-        heading("line by line"),
-        rows,
+        *((heading("line by line"), rows) if check.figures else (Text(_NO_FIGURES, style="yellow"),)),
         *(Text(f"note: {note}", style="yellow") for note in check.differences),
     ]
     if check.stored:
-        kept = f"residual {_signed(check.residual_bytes)} kept in {check.stored}"
-        parts.append(Text(kept, style="dim"))
+        kept = f"residual {_signed(check.residual_bytes)} kept: later predictions of that version and device count it"
+        parts += [Text(kept, style="dim"), Text(f"to undo that: rm {shlex.quote(check.stored)}", style="dim")]
     return parts
 
 
