@@ -1,7 +1,8 @@
 """The options of `vllm serve` that carry a runtime config, as one version of vLLM knows them.
 
 `options.json` has, by option, the first version that knows it (`since`), what carried it before (`was`), and what vLLM
-takes where nothing is given (`default`: a value, or rows of which the first that applies counts); and its sources.
+takes where nothing is given (`default`: a value, or rows of which the first that applies counts; `input`: the input of
+the decision that has it, and goes before rows); and its sources.
 """
 
 import json
@@ -150,7 +151,10 @@ def _setting(name: str, value: Any, decision: Decision, number: Version, config:
         option = row["was"]["option"]
         value = row["was"].get("values", {}).get(value, value)
     default, but = _default(row["default"], number, config)
-    kept = value in (default, decision.inputs.get(row.get("input", ""))) or "is_default" in row
+    own = decision.inputs.get(row.get("input", ""))
+    if isinstance(row["default"], list) and isinstance(own, int):
+        default = own
+    kept = value in (default, own) or "is_default" in row
     return Setting(option=option, value=value, default=default, but=but, kept=kept, why=decision.rule)
 
 

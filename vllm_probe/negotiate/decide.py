@@ -6,6 +6,7 @@ from typing import Any
 from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, limit_bytes
+from vllm_probe.negotiate.cached import alignment_option, block_size_rule
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.chunking import computes_whole
@@ -141,8 +142,8 @@ def _kv_cache(record: Record, chosen: Sized) -> None:
         for key in ("block_size", "num_kv_blocks", "kv_cache_memory_bytes"):
             record.set(key, None, _NO_KV)
         return
-    rule = f"the engine's on {case.capability.device_type}, with blocks a multiple of {alignment(case)} bytes"
-    record.set("block_size", chosen.shape.block_size, rule, source=case.device["block_source"])
+    rule, option, inputs = block_size_rule(chosen)
+    record.set("block_size", chosen.shape.block_size, rule, option=option, **inputs)
     unknown = None if case.total_bytes else _NO_CAPACITY
     cache = layout_of(case, chosen.shape, stages_of(case.spec.num_layers, case.stages)[0])
     tokens = sorted({group.block_tokens for group in cache.groups})
@@ -263,7 +264,7 @@ def _device(record: Record, chosen: Sized) -> None:
     stated, needed = capability.memory.alignment_bytes, alignment(case)
     rule = "the descriptor's" if stated == needed else f"what {case.capability.device_type} devices need"
     source = "the descriptor" if stated == needed else case.device["alignment_source"]
-    record.set("alignment_bytes", needed, rule, descriptor=stated, source=source)
+    record.set("alignment_bytes", needed, rule, option=alignment_option(chosen), descriptor=stated, source=source)
     scope = capability.execution.memory_fence_scope
     rule = "the descriptor's" if scope else "the widest, since the descriptor states none"
     record.set("memory_fence_scope", scope or "system", rule)

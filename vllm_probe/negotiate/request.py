@@ -1,7 +1,7 @@
 """What the user asks for: engine, workload and pinned parameters."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -118,19 +118,6 @@ def check_pins(request: Request, spec: ModelSpec, max_ranks: int) -> Request:
         message = f"--max-num-seqs {seqs} exceeds --max-num-batched-tokens {tokens}"
         raise BadUsage(message, hint="every sequence takes a token a step")
     return replace(request, pins=pins)
-
-
-def check_block_size(request: Request, device_type: str, sizes: Sequence[int]) -> None:
-    """Accepts a pinned block size that an engine with blocks takes on this device type.
-
-    Raises:
-        BadUsage: it takes only `sizes`.
-    """
-    pinned = request.pins.get("block_size")
-    if pinned is not None and pinned not in sizes:
-        where = "this device" if device_type == "*" else device_type
-        message = f"--block-size {pinned}: {request.engine} on {where} takes no blocks of so many tokens"
-        raise BadUsage(message, hint=f"give one of {', '.join(map(str, sizes))}, or none")
 
 
 def ranks_of(spec: ModelSpec) -> tuple[int, ...]:

@@ -177,7 +177,7 @@ def _shape(case: Case, candidate: Candidate, chunk: Chunk, length: int, seqs: in
     tokens = max(chunk.rows, seqs, length if computes_whole(case, length) else 1)
     tokens = pins.get("max_num_batched_tokens", tokens)
     kv_dtype = pins.get("kv_cache_dtype", candidate.dtype)
-    block, row = case.device["block_size"], case.need.kv_bytes_per_layer(WIDTHS[kv_dtype], case.ranks)
+    block, row = case.blocks.size, case.need.kv_bytes_per_layer(WIDTHS[kv_dtype], case.ranks)
     while block * row % alignment(case):
         block *= 2
     return Shape(

@@ -80,10 +80,10 @@ def test_an_option_that_is_not_in_the_table_is_left_out_and_said() -> None:
         ("nvidia", "gpu-memory-utilization", {"engine_version": "0.19.1"}, 0.9),
         ("nvidia", "gpu-memory-utilization", {"engine_version": "0.20.0"}, 0.92),
         ("cpu", "max-num-seqs", {}, 128),
-        ("cpu", "block-size", {}, 128),
-        ("ascend", "block-size", {}, 128),
-        ("intel", "block-size", {}, 64),
-        ("amd", "block-size", {}, 16),
+        ("cpu", "block-size", {"pins": {"block_size": 64}}, 128),
+        ("ascend", "block-size", {"pins": {"block_size": 128}}, 128),
+        ("intel", "block-size", {"pins": {"block_size": 32}}, 64),
+        ("amd", "block-size", {"pins": {"block_size": 16}}, 16),
     ],
 )
 def test_what_vllm_would_take_by_itself(vendor: str, option: str, wanted: dict[str, Any], default: Any) -> None:

@@ -126,7 +126,8 @@ def test_a_config_without_the_rules_of_its_own_format_says_none_of_the_other_one
     said = {each.option: reason_of(each) for each in settings_of(own).options}
     assert found.gpu_memory_utilization != own.gpu_memory_utilization
     assert said["gpu-memory-utilization"] == "changed, vLLM's own is 0.92"
-    assert said["block-size"].startswith("kept, vLLM's own: the engine's on nvidia")
+    assert said["kv-cache-dtype"].startswith("kept, vLLM's own: as the activations")
+    assert "block-size" not in said
 
 
 def test_a_checkpoint_that_does_not_boot_as_it_is_has_no_line() -> None:

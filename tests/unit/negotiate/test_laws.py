@@ -108,6 +108,8 @@ def test_no_rule_of_a_device_type_stands_in_code(path: Path) -> None:
 def test_the_block_size_of_a_device_type_is_one_that_it_takes(name: str) -> None:
     row = table("devices")[name]
     assert row["block_size"] in row["block_sizes"] == sorted(row["block_sizes"])
+    sizes = [size for rule in table("blocks")["rows"] if name in rule["types"] for _, size in rule["size"]]
+    assert set(sizes) <= set(row["block_sizes"])
 
 
 @pytest.mark.parametrize(
