@@ -7,7 +7,7 @@ from vllm_probe.api.looking import descriptors, discover, doctor, inventory, ope
 from vllm_probe.api.measuring import bench
 from vllm_probe.api.negotiating import negotiate, next_step, refusal
 from vllm_probe.api.serving import admitted, compiling, load_runtime, rehearse, serve, serving_config
-from vllm_probe.api.serving_vllm import installed_vllm, serve_vllm, vllm_run
+from vllm_probe.api.serving_vllm import serve_vllm, vllm_run
 
 __all__ = [
     "admitted",
@@ -19,7 +19,6 @@ __all__ = [
     "discover",
     "doctor",
     "export",
-    "installed_vllm",
     "inventory",
     "load_runtime",
     "negotiate",

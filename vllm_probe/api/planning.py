@@ -1,16 +1,47 @@
 """What a user must know of the devices that a config is planned for, and which descriptors come near one."""
 
+import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_probe.core.errors import ProbeError
+from vllm_probe.api.looking import judged_devices
+from vllm_probe.core.errors import DeviceNotFound, ProbeError
 
 if TYPE_CHECKING:
     from vllm_probe.core.capability import Capability
+    from vllm_probe.core.config import RuntimeConfig
     from vllm_probe.core.device import Device
     from vllm_probe.vendors.registry import PortableDeviceManager
 
 _MOST_NEAR = 3
+
+
+def planned_device(config: "RuntimeConfig", manager: "PortableDeviceManager") -> "Device":
+    """The device of this machine that `config` is for.
+
+    Raises:
+        DeviceNotFound: there is none such.
+        DeviceUnavailable: none of its type can be used.
+    """
+    from vllm_probe.detect.select import select_device
+
+    try:
+        return select_device(judged_devices(manager), config.device or config.device_type, manager)
+    except DeviceNotFound as error:
+        engine = "" if config.engine == "bundled" else f" --engine {config.engine}"
+        here = f"`vllm-probe negotiate {shlex.quote(config.model)}{engine}` plans for what is here"
+        message = f"the config is for {planned_words(config)}, which is not here"
+        raise DeviceNotFound(message, hint=f"{error.hint}: serve it where that is, or {here}") from error
+
+
+def planned_words(config: "RuntimeConfig") -> str:
+    """`nvidia (h100-sxm-80gb)`: what a config is for, with its descriptor where no device of any machine is named."""
+    from vllm_probe.vendors.descriptors import descriptor_name
+
+    if config.device:
+        return f"{config.device} ({config.device_type})"
+    return f"{config.device_type} ({descriptor_name(Path(config.capability.partition(' (sha256:')[0]))})"
 
 
 def device_notes(on: "Device | None", document: "Capability", devices: "Sequence[Device]") -> Iterator[str]:

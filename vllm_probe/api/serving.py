@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from vllm_probe.api.exporting import read_config
 from vllm_probe.api.looking import discover, judged_devices, open_host
 from vllm_probe.api.negotiating import negotiate, refusal
-from vllm_probe.core.errors import DeviceBusy, DeviceUnavailable, UnreadableFile, UnsupportedModel
+from vllm_probe.api.planning import planned_device
+from vllm_probe.api.servable import (
+    SERVER_PACKAGES,
+    on_torch,
+    require_bundled,
+    require_packages,
+    require_servable,
+    serving_adapter,
+)
+from vllm_probe.api.serving_vllm import installed_vllm
+from vllm_probe.core.errors import DeviceBusy, UnreadableFile
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
-    from vllm_probe.core.device import Device
     from vllm_probe.core.system import Host
     from vllm_probe.runtime.engine import Engine
     from vllm_probe.runtime.executor.embedder import LoadFormat
     from vllm_probe.runtime.server.app import ServerOptions
-    from vllm_probe.vendors.registry import PortableDeviceManager
-    from vllm_probe.vendors.torchbase import TorchAdapter
 
 OnBusy: TypeAlias = Literal["wait", "fallback", "fail"]
 
@@ -28,22 +35,26 @@ _log = logging.getLogger(__name__)
 
 
 def serving_config(
-    source: str | None, host: "Host", *, load_format: "LoadFormat" = "auto", **wanted: Any
+    source: str | None, host: "Host", *, load_format: "LoadFormat" = "auto", only_shown: bool = False, **wanted: Any
 ) -> "RuntimeConfig":
     """The config to serve: read from `source` or `./runtime.json`, or negotiated where `source` names a model.
 
     Dummy weights need only the shape of the model. A config that was made on another machine, or for another device
-    or engine than `wanted`, is negotiated again with its pins, and that is said.
+    or engine than `wanted`, is negotiated again with its pins, and that is said. Nothing is negotiated for a vLLM that
+    is not installed, unless the config is `only_shown`.
 
     Raises:
         UnreadableFile, InvalidJson, SchemaViolation: there is no config, or it cannot be used.
+        UnsupportedModel: the bundled runtime cannot run the model.
+        DeviceNotFound: the config's device is not here.
         DeviceUnavailable: the bundled runtime cannot serve from the device that is wanted.
+        MissingExtra: a package is missing that the bundled runtime needs.
+        CommandMissing: vLLM is wanted, and is not installed.
         WeightsUnavailable: the weights of the model are neither here nor on the hub.
         HubUnreachable, HubRefused: the hub had to be asked for them.
         DoesNotFit: it would not boot.
     """
     from vllm_probe.detect.select import select_device
-    from vllm_probe.models.resolve import resolve_model
 
     wanted = {key: value for key, value in wanted.items() if value is not None}
     if "device" in wanted:
@@ -58,12 +69,10 @@ def serving_config(
         raise UnreadableFile(f"there is no file {path}", hint=hint)
     if source and not (path.suffix == ".json" and path.is_file()):
         if wanted.get("engine") != "vllm":
-            resolve_model(source, host, for_serving=load_format != "dummy")
-        config = negotiate(source, host, **_version(wanted.get("engine"), host), **wanted)
+            require_servable(source, host, load_format)
+        config = negotiate(source, host, **_version(wanted.get("engine"), host, only_shown), **wanted)
     elif path.is_file():
-        config = _read_config(path, host, wanted)
-        if config.engine == "bundled":
-            resolve_model(config.model, host, for_serving=load_format != "dummy")
+        config = _read_config(path, host, wanted, load_format, only_shown)
     else:
         hint = "run `vllm-probe negotiate --model MODEL` first, or `vllm-probe serve MODEL`"
         raise UnreadableFile(f"there is no {path} here", hint=hint)
@@ -112,43 +121,15 @@ def rehearse(config: "RuntimeConfig", host: "Host", *, load_format: "LoadFormat"
     Raises:
         UnsupportedModel: the bundled engine cannot run the model.
         DeviceUnavailable: its device cannot be served from.
+        MissingExtra: a package is missing that the server needs.
         BadUsage: limits that contradict each other.
     """
+    require_packages(*SERVER_PACKAGES)
     from vllm_probe.models.resolve import resolve_model
     from vllm_probe.runtime.executor.admission import check_runnable
 
     spec = resolve_model(config.model, host, for_serving=load_format != "dummy")
     check_runnable(config, spec, serving_adapter(config, host).device, "dummy")
-
-
-def serving_adapter(config: "RuntimeConfig", host: "Host") -> "TorchAdapter":
-    """The adapter of the device that `config` is for, not opened.
-
-    Raises:
-        DeviceUnavailable: there is none, or it computes without torch, which the bundled runtime needs.
-    """
-    from vllm_probe.detect.select import select_device
-
-    manager = discover(host)
-    return on_torch(select_device(judged_devices(manager), config.device, manager), manager)
-
-
-def on_torch(device: "Device", manager: "PortableDeviceManager") -> "TorchAdapter":
-    """The adapter of `device`, where the bundled runtime can serve from it.
-
-    Raises:
-        DeviceUnavailable: it computes without torch, or the device cannot be used.
-        MissingExtra, PluginRefused: it cannot be imported.
-    """
-    from vllm_probe.vendors.torchbase import TorchAdapter
-
-    adapter = manager.adapter_for(device)
-    if not isinstance(adapter, TorchAdapter):
-        raise DeviceUnavailable(
-            f"the adapter of {device.id} computes without torch: it can be benched and checked, not served from",
-            hint="take another --device, such as cpu",
-        )
-    return adapter
 
 
 def compiling(config: "RuntimeConfig", *, compiles: bool | None) -> "RuntimeConfig":
@@ -177,16 +158,6 @@ def _compile_folder(host: "Host") -> Path | None:
     return state / COMPILED if state else None
 
 
-def require_bundled(config: "RuntimeConfig") -> None:
-    """Raises UnsupportedModel for a config of another engine."""
-    if config.engine != "bundled":
-        command = f"vllm-probe negotiate --engine bundled --model {config.model}"
-        raise UnsupportedModel(
-            f"the config is for {config.engine} {config.engine_version}, which this release does not start",
-            hint=f"start vLLM yourself with the values of the config, or negotiate for this engine: {command}",
-        )
-
-
 def serve(  # noqa: PLR0913 - what a server needs
     config: "RuntimeConfig",
     options: "ServerOptions",
@@ -201,11 +172,13 @@ def serve(  # noqa: PLR0913 - what a server needs
     """Serves `config` until a signal; the exit code. The port is taken before the device, the device before loading.
 
     Raises:
+        MissingExtra: a package is missing that the server needs.
         PortInUse: another process listens there.
         DeviceBusy: the device is not free, and `on_busy` gave nothing else.
         ProbeError: as `load_runtime`.
     """
     require_bundled(config)
+    require_packages(*SERVER_PACKAGES)
     from vllm_probe.runtime.server.app import serve as run
     from vllm_probe.runtime.server.lifecycle import bind
 
@@ -220,13 +193,13 @@ def serve(  # noqa: PLR0913 - what a server needs
 
 def admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: float) -> "RuntimeConfig":
     """`config` once its device is free, or one for the next usable device."""
-    from vllm_probe.detect.select import default_device, select_device
+    from vllm_probe.detect.select import default_device
     from vllm_probe.vendors.health import DriverHealthMonitor
 
     manager = discover(host)
     monitor = DriverHealthMonitor(manager)
     devices = judged_devices(manager)
-    on, need = select_device(devices, config.device, manager), config.budget.requested_bytes
+    on, need = planned_device(config, manager), config.budget.requested_bytes
     health = monitor.snapshot(on, need)
     if not health.ready and on_busy == "wait":
         _log.warning("%s is busy (%s): waiting up to %g s", on.id, "; ".join(health.reasons), timeout_s)
@@ -244,7 +217,9 @@ def admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: 
     return admitted(again, host, "fail", 0.0)
 
 
-def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeConfig":
+def _read_config(
+    path: Path, host: "Host", wanted: dict[str, Any], load_format: "LoadFormat", only_shown: bool
+) -> "RuntimeConfig":
     """The config in `path`, or a new one where that does not hold here or is not what is `wanted`."""
     from vllm_probe.host.fingerprint import host_fingerprint
 
@@ -252,19 +227,27 @@ def _read_config(path: Path, host: "Host", wanted: dict[str, Any]) -> "RuntimeCo
     changed = [f"{key} {value} is asked for" for key, value in wanted.items() if getattr(config, key) != value]
     if config.host_fingerprint != host_fingerprint(host):
         changed.append("it was made on another machine")
+    engine = wanted.get("engine", config.engine)
+    if engine == "bundled":
+        require_servable(config.model, host, load_format, None if changed else config)
     if not changed:
         return config
     _log.warning("%s is negotiated again: %s", path, " and ".join(changed))
-    engine = wanted.get("engine", config.engine)
-    again = {**_version(engine, host), "pins": _pins(config), **wanted, "engine": engine}
+    again = {**_version(engine, host, only_shown), "pins": _pins(config), **wanted, "engine": engine}
     return negotiate(config.model, host, **again)
 
 
-def _version(engine: str | None, host: "Host") -> dict[str, Any]:
-    """The version of an engine that is installed apart, for its memory law; nothing where it is not known."""
+def _version(engine: str | None, host: "Host", only_shown: bool) -> dict[str, Any]:
+    """The version of an engine that is installed apart, for its memory law; nothing where it is not known.
+
+    Raises:
+        CommandMissing: the engine is not installed, and is not `only_shown`.
+    """
     from vllm_probe.detect.engine_pick import find_vllm
 
-    found = find_vllm(host) if engine == "vllm" else None
+    if engine != "vllm":
+        return {}
+    found = find_vllm(host) if only_shown else installed_vllm(host)
     return {"engine_version": found.version} if found and found.version else {}
 
 

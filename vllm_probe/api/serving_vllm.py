@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from vllm_probe.api.exporting import exportable
-from vllm_probe.api.looking import discover, judged_devices
+from vllm_probe.api.looking import discover
+from vllm_probe.api.planning import planned_device
 from vllm_probe.core.errors import CommandMissing, DeviceUnavailable, UnsupportedModel
 
 if TYPE_CHECKING:
@@ -63,24 +64,23 @@ def installed_vllm(host: "Host") -> "Installed":
 def vllm_run(config: "RuntimeConfig", host: "Host", options: tuple[str, ...], *, only_shown: bool = False) -> VllmRun:
     """How the vLLM that is installed here is started with `config` on its device, with `options` behind the config.
 
-    Where none is installed, what is `only_shown` is as for one of the config's version, and that is said.
+    Where none is installed, what is `only_shown` is as for one of the config's version, and that is said. What no
+    installation would mend is refused first, the same for both.
 
     Raises:
-        CommandMissing: no vLLM is installed, and it is not `only_shown`.
-        DeviceUnavailable: it was built for another vendor's devices.
         DeviceNotFound: the config's device is not here.
         DoesNotFit, WeightsUnavailable: the config cannot be exported.
+        CommandMissing: no vLLM is installed, and it is not `only_shown`.
+        DeviceUnavailable: it was built for another vendor's devices.
         UnsupportedModel: its model takes an option that serve has not.
     """
     from vllm_probe.detect.engine_pick import find_vllm
-    from vllm_probe.detect.select import select_device
     from vllm_probe.export.container import device_mask
     from vllm_probe.export.options import settings_of
     from vllm_probe.export.vllm import missing_of, model_word, vllm_serve, vllm_yaml
 
+    device, config = planned_device(config, discover(host)), exportable(config)
     found = find_vllm(host) if only_shown else installed_vllm(host)
-    config, manager = exportable(config), discover(host)
-    device = select_device(judged_devices(manager), config.device, manager)
     if found is None:
         _log.warning("%s: this is what one of version %s would be given", _ABSENT, config.engine_version)
     else:

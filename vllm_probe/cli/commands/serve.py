@@ -79,19 +79,17 @@ def serve(
     if api_key == "" or (api_key is None and terminal.host.env("VLLM_API_KEY") == ""):
         hint = "give one; without --api-key and VLLM_API_KEY the server asks for none"
         raise BadUsage("empty API key", hint=hint)
-    if engine == "vllm" and not dry_run:
-        api.installed_vllm(terminal.host)  # before anything is measured and negotiated
-    config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
+    config = api.serving_config(
+        target or model, terminal.host, load_format=load_format, only_shown=dry_run, device=device, engine=engine
+    )
     config = api.compiling(config, compiles=compiles)
     if config.engine == "vllm":
         if reject_token_input:
             raise BadUsage("vLLM has no --reject-token-input", hint="leave it out, or take --engine bundled")
-        run = api.vllm_run(
-            config if dry_run else api.admitted(config, terminal.host, on_busy, busy_timeout),
-            terminal.host,
-            _vllm_options(host, port, load_format, served_model_name or []),
-            only_shown=dry_run,
-        )
+        options = _vllm_options(host, port, load_format, served_model_name or [])
+        run = api.vllm_run(config, terminal.host, options, only_shown=dry_run)
+        if not dry_run and (free := api.admitted(config, terminal.host, on_busy, busy_timeout)) is not config:
+            run = api.vllm_run(free, terminal.host, options)
         terminal.say(f"{'would run' if dry_run else 'running'} {run.line('FILE.yaml')}")
         if dry_run:
             write(run.text)
@@ -113,7 +111,7 @@ def serve(
         from vllm_probe.runtime.server.app import ServerOptions
 
         names = tuple(served_model_name or ())
-        options = ServerOptions(
+        server = ServerOptions(
             host=host,
             port=port,
             api_key=api_key,
@@ -122,7 +120,7 @@ def serve(
         )
         return api.serve(
             config,
-            options,
+            server,
             terminal.host,
             load_format=load_format,
             on_busy=on_busy,
