@@ -175,6 +175,8 @@ class ModelSpec:
             `experts` and `lm_head`.
         stored_bits: bits of a stored weight of a part, scales and weights that are left alone included; of the parts
             for which headers or the checkpoint's exceptions say more than its method.
+        kv_cache_dtype: number format that the checkpoint has its keys and values kept in, vLLM's word; null where it
+            states none.
         pooling: how token states become one vector, null for generators.
         projections: widths of the linears behind pooling.
         normalizes: whether vectors are scaled to unit length.
@@ -231,6 +233,7 @@ class ModelSpec:
     quantization: str = "none"
     quantized_parts: dict[str, str] = field(default_factory=dict)
     stored_bits: dict[str, Rate] = field(default_factory=dict)
+    kv_cache_dtype: str | None = None
     pooling: Pooling | None = None
     projections: tuple[Count, ...] = ()
     normalizes: bool = False

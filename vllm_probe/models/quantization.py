@@ -15,11 +15,13 @@ _USUAL |= {"fbgemm_fp8": 8.0, "quark": 8.0, "bitsandbytes": 4.5, "experts_int8":
 negotiate's methods."""
 
 _TOLERANCE = 0.02
+_CACHES = ("fp8", "fp8_e4m3")  # formats of a KV cache whose bytes are known
+_CACHE_BITS, _NVFP4_BITS = 8, 4
 _ORDER = ("experts", "feed_forward", "attention")
 
 
 def quantized(spec: ModelSpec, facts: Facts) -> ModelSpec:
-    """`spec` with the method of `facts`, and what its parts differ in: method, or bits where some weights are left.
+    """`spec` with method and cache of `facts`, and what its parts differ in: method, or bits where weights are left.
 
     A checkpoint of several methods is named after its experts or its feed-forward, most of the weights.
 
@@ -41,7 +43,36 @@ def quantized(spec: ModelSpec, facts: Facts) -> ModelSpec:
     plain = 32 if spec.dtype == "float32" else 16
     means = {part: _mean(weights, plain) for part, weights in found.items() if words[part] != "none"}
     bits = {part: mean for part, mean in means.items() if mean and _differs(mean, _USUAL.get(words[part]))}
-    return replace(spec, quantization=main, quantized_parts=parts, stored_bits=bits)
+    cache, unknown = cache_format(facts, spec), spec.unknown
+    if cache not in (None, *_CACHES):
+        unknown = unknown | {"kv_cache_dtype": f"the checkpoint states {cache}, which is counted as the activations"}
+        cache = None
+    return replace(
+        spec, quantization=main, quantized_parts=parts, stored_bits=bits, kv_cache_dtype=cache, unknown=unknown
+    )
+
+
+def cache_format(facts: Facts, spec: ModelSpec) -> str | None:
+    """The number format of keys and values that the config `facts` of `spec` states, vLLM's word; null without one.
+
+    ModelOpt states it as `kv_cache_scheme` or `kv_cache_quant_algo`, llm-compressor as `kv_cache_scheme`, of which
+    vLLM takes no notice in latent attention (get_kv_cache_quant_algo_string of vllm/utils/torch_utils.py,
+    vllm/model_executor/layers/attention/, 0.32).
+    """
+    config = facts.part("quantization_config", "compression_config")
+    method, inner = config.word("quant_method").lower(), config.part("quantization")
+    stated = inner if "kv_cache_scheme" in inner.values else config
+    scheme = stated.part("kv_cache_scheme")
+    bits, is_float = scheme.values.get("num_bits"), scheme.word("type") == "float"
+    if method == "compressed-tensors":
+        return "fp8" if is_float and bits == _CACHE_BITS and spec.mla is None else None
+    if not method.startswith("modelopt"):
+        return None
+    if scheme.values:
+        fits = is_float and bits == _CACHE_BITS and scheme.values.get("dynamic") is False
+        return "fp8_e4m3" if fits else "nvfp4" if is_float and bits == _NVFP4_BITS else None
+    word = inner.word("kv_cache_quant_algo", default=config.word("kv_cache_quant_algo")).lower()
+    return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(word)
 
 
 def _main(plan: Plan, words: dict[str, str]) -> str:

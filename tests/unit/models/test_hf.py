@@ -169,9 +169,11 @@ def test_packed_weights_have_the_bits_of_their_tensors_part_by_part(tmp_path: Pa
 
 def test_what_an_older_modelopt_wrote_into_its_own_file_counts(tmp_path: Path) -> None:
     beside = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "*self_attn*"]}}
+    beside["quantization"]["kv_cache_quant_algo"] = "FP8"
     write(tmp_path, {"config.json": QWEN3, "hf_quant_config.json": beside})
     spec = read_folder(tmp_path)
     assert (spec.quantization, spec.quantized_parts) == ("nvfp4", {"attention": "none"})
+    assert spec.kv_cache_dtype == "fp8_e4m3"
     write(tmp_path, {"config.json": QWEN3 | {"quantization_config": {"quant_method": "fp8"}}})
     assert read_folder(tmp_path).quantization == "fp8"
     write(tmp_path, {"config.json": QWEN3, "hf_quant_config.json": {"quantization": 3}})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.models.folders import DEEPSEEK_V4, GPT_OSS, QWEN3
+from tests.unit.models.folders import DEEPSEEK_V4, GLM, GPT_OSS, QWEN3
 from vllm_probe.models.config import parse_config
 
 
@@ -72,3 +72,44 @@ def test_mixed_precision_is_named_after_the_feed_forward() -> None:
 )
 def test_what_mixed_precision_does_not_list_is_left_alone(layers: dict[str, Any], expected: tuple[str, Any]) -> None:
     assert read(QWEN3 | {"quantization_config": {"quant_method": "modelopt", "quantized_layers": layers}}) == expected
+
+
+EIGHT = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+FP8_GROUP = group(weights={"num_bits": 8, "type": "float"})
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (FP8_GROUP | {"kv_cache_scheme": EIGHT}, "fp8"),
+        (FP8_GROUP | {"kv_cache_scheme": EIGHT | {"type": "int"}}, None),
+        (FP8_GROUP | {"kv_cache_scheme": None}, None),
+        (FP8_GROUP | {"kv_cache_scheme": [8]}, None),
+        (MODELOPT | {"kv_cache_scheme": EIGHT}, "fp8_e4m3"),
+        (MODELOPT | {"kv_cache_scheme": EIGHT | {"dynamic": True}}, None),
+        (MODELOPT | {"kv_cache_quant_algo": "FP8"}, "fp8_e4m3"),
+        (MODELOPT | {"kv_cache_quant_algo": None}, None),
+        (MODELOPT | {"kv_cache_quant_algo": 8}, None),
+        (MODELOPT | {"quantization": {"kv_cache_quant_algo": "fp8"}}, "fp8_e4m3"),
+        ({"quant_method": "fp8", "kv_cache_scheme": EIGHT}, None),
+        (None, None),
+    ],
+)
+def test_the_format_of_the_cache_is_what_the_checkpoint_states(config: object, word: str | None) -> None:
+    spec = parse_config(QWEN3 | {"quantization_config": config}, name="m", source="config.json")
+    assert (spec.kv_cache_dtype, spec.unknown) == (word, {})
+
+
+def test_a_cache_of_four_bits_is_told_as_unknown() -> None:
+    for stated in ({"kv_cache_quant_algo": "NVFP4"}, {"kv_cache_scheme": EIGHT | {"num_bits": 4}}):
+        spec = parse_config(QWEN3 | {"quantization_config": MODELOPT | stated}, name="m", source="config.json")
+        assert spec.kv_cache_dtype is None
+        assert "states nvfp4" in spec.unknown["kv_cache_dtype"]
+
+
+def test_latent_attention_takes_no_notice_of_the_scheme_of_llm_compressor() -> None:
+    stated = {"quantization_config": FP8_GROUP | {"kv_cache_scheme": EIGHT}}
+    assert parse_config(GLM | stated, name="m", source="config.json").kv_cache_dtype is None
+    stated = {"quantization_config": MODELOPT | {"kv_cache_quant_algo": "FP8"}}
+    assert parse_config(GLM | stated, name="m", source="config.json").kv_cache_dtype == "fp8_e4m3"
