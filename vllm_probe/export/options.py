@@ -132,7 +132,7 @@ def _carried(decision: Decision, config: RuntimeConfig, number: Version) -> Iter
         word = row_of(table()["pooler_normalizes"], number) or {}
         pooler = {"pooling_type": str(config.pooling["type"]).upper(), word["value"]: config.pooling["normalize"]}
         value = json.dumps(pooler)
-    elif decision.key == "kv_cache_dtype" and decision.value == config.dtype:
+    elif decision.key == "kv_cache_dtype" and decision.value == config.dtype and "engine_format" not in decision.inputs:
         value = "auto"
     elif rest:
         value = rest[0]

@@ -41,7 +41,7 @@ def block_rule(spec: ModelSpec, capability: Capability, request: Request, versio
     sizes, attention = tuple(device["block_sizes"]), _attention(spec)
     rows = table("blocks")["rows"] if request.engine == "vllm" else ()
     for row in rows:
-        if attention in row["attention"] and name in row["types"] and _is_on(row, capability):
+        if attention in row["attention"] and name in row["types"] and is_on(row, capability):
             takes = tuple(size for size in sizes if size in (row["takes"] or sizes))
             size = at_version(row["size"], version)
             return BlockRule(size=size, takes=takes, attention=_WORDS[attention], source=row["source"])
@@ -71,7 +71,7 @@ def _attention(spec: ModelSpec) -> str:
     return "sparse" if any(group.index_top for group in groups) else "latent"
 
 
-def _is_on(row: Row, capability: Capability) -> bool:
+def is_on(row: Row, capability: Capability) -> bool:
     """Whether a row is for the architecture and the instructions of a device."""
     if not set(row.get("lacks", ())).isdisjoint(capability.execution.matrix_instructions):
         return False

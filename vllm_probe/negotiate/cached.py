@@ -1,10 +1,34 @@
-"""The record of the blocks of the KV cache: the rule of their size, and who carries it."""
+"""The record of the KV cache: the rules of its format and of its blocks, and who carries them."""
 
 from typing import Any
 
+from vllm_probe.core.config import Rejection
+from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.sizing import Sized, alignment
 
 _OWN_BLOCKS = "not passed on: vLLM takes this size by itself, and drops kernels that want another once one is given"
+
+
+def cache_format_rule(chosen: Sized) -> tuple[str, tuple[Rejection, ...], dict[str, Any]]:
+    """Rule of the number format of keys and values, what was rejected, and what the rule looked at."""
+    case, word, dtype = chosen.case, chosen.shape.kv_dtype, chosen.candidate.dtype
+    own = case.cache.of(dtype, is_own=chosen.candidate.quantization == case.spec.quantization)
+    inputs: dict[str, Any] = {"bytes_per_token": case.need.kv_bytes_per_token(WIDTHS[word], case.ranks)}
+    if own != dtype:
+        inputs["engine_format"] = own
+        because = f"{own} is what the engine takes by itself"
+        because += f"; --kv-cache-dtype {dtype} keeps 16 bits" if dtype in case.cache.takes else ""
+        return case.cache.rule, () if word == dtype else (Rejection(value=dtype, because=because),), inputs
+    if word.startswith("fp8"):
+        return "as the activations", (), inputs
+    seqs, wanted = chosen.shape.seqs, case.workload.concurrency
+    halved = "an 8-bit cache costs accuracy and gains little: the cache holds what is asked for"
+    if seqs < wanted:
+        halved = f"an 8-bit cache costs accuracy; --kv-cache-dtype fp8 would hold about twice the {seqs}"
+        halved += f" of {wanted} sequences"
+    if not (case.engine["has_fp8_kv"] and case.device["has_fp8_kv"]):
+        halved = f"{case.request.engine} has no 8-bit cache on {case.capability.device_type}"
+    return "as the activations", (Rejection(value="fp8", because=halved),), inputs
 
 
 def block_size_rule(chosen: Sized) -> tuple[str, str, dict[str, Any]]:

@@ -98,10 +98,13 @@ def cache_reason(case: Case) -> str | None:
     return _kernel_reason(case, _support(case, "fp8_cache"))
 
 
-def _cache_doubt(case: Case) -> str | None:
-    pinned = str(case.request.pins.get("kv_cache_dtype", ""))
-    reason = cache_reason(case) if pinned.startswith("fp8") else None
-    return reason and f"--kv-cache-dtype {pinned} may be refused at the start: {reason}"
+def _cache_doubt(case: Case, dtype: str, *, is_own: bool) -> str | None:
+    """Why the engine may refuse an 8-bit KV cache, pinned or its own choice, or null."""
+    pinned, own = case.request.pins.get("kv_cache_dtype"), case.cache.of(dtype, is_own=is_own)
+    reason = cache_reason(case) if case.keeps_kv and str(pinned or own).startswith("fp8") else None
+    what = f"--kv-cache-dtype {pinned}" if pinned else f"the {own} KV cache of {case.spec.name}"
+    way = "" if pinned or dtype not in case.cache.takes else f"; --kv-cache-dtype {dtype} keeps 16 bits"
+    return reason and f"{what} may be refused at the start: {reason}{way}"
 
 
 def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
@@ -214,7 +217,8 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     parts |= {part: (bits, 0) for part, bits in read.items()}
     most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), None)
     word, unmeasured = _compute(case, row, method["format"], dtype)
-    found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype), _cache_doubt(case))
+    found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype))
+    found = (*found, _cache_doubt(case, dtype, is_own=is_own))
     doubts = [doubt for doubt in found if doubt]
     if is_own and (reason := own_doubt(case)):
         doubts.append(reason)

@@ -8,6 +8,7 @@ from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import GIB
 from vllm_probe.core.values import Engine
 from vllm_probe.negotiate.blocks import BlockRule, block_rule, check_block_size
+from vllm_probe.negotiate.cacheformat import CacheFormat, cache_format, check_cache_format
 from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, is_before, table
 from vllm_probe.negotiate.rates import Rates
 from vllm_probe.negotiate.request import Request, Workload, check_pins, workload_of
@@ -30,6 +31,7 @@ class Case:
         engine_version: version that counts.
         law: memory law of that version.
         blocks: KV blocks that it takes for this model there.
+        cache: format in which it keeps keys and values by itself.
         total_bytes: memory that the engine sees, null when unknown.
         usable_bytes: what one process may allocate of it, null when unknown.
         warnings: doubts that arose so far.
@@ -48,6 +50,7 @@ class Case:
     engine_version: str
     law: Row
     blocks: BlockRule
+    cache: CacheFormat
     total_bytes: int | None
     usable_bytes: int | None
     warnings: tuple[str, ...]
@@ -96,10 +99,12 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     name, device = device_row(capability.device_type)
     rates = Rates(capability, device)
     request = check_pins(request, spec, engine["max_ranks"])
-    blocks = block_rule(spec, capability, request, version)
+    check_cache_format(request, spec, version)
+    blocks, cache = block_rule(spec, capability, request, version), cache_format(spec, capability, request, version)
     if request.engine == "vllm":
         check_block_size(request, spec, name, blocks)
     warnings = [outside, _release_doubt(engine, spec, version), *rates.suspects(), refusal_of(request.engine, spec)]
+    warnings += [] if "kv_cache_dtype" in request.pins else [cache.warning]
     total = request.device_memory_bytes or _seen_bytes(capability) or memory.total_bytes or memory.usable_bytes
     usable = request.device_memory_bytes or memory.usable_bytes or total
     return Case(
@@ -114,6 +119,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
         engine_version=version,
         law=law,
         blocks=blocks,
+        cache=cache,
         total_bytes=total,
         usable_bytes=min(usable, total) if usable and total else None,
         warnings=tuple(warning for warning in warnings if warning),

@@ -6,12 +6,11 @@ from typing import Any
 from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, limit_bytes
-from vllm_probe.negotiate.cached import alignment_option, block_size_rule
+from vllm_probe.negotiate.cached import alignment_option, block_size_rule, cache_format_rule
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.chunking import computes_whole
 from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
-from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.parallel import roles
 from vllm_probe.negotiate.pooling import pooling_of
@@ -90,20 +89,8 @@ def _formats(record: Record, selection: Selection) -> None:
     if not case.keeps_kv:
         record.set("kv_cache_dtype", None, _NO_KV)
         return
-    wanted, per_token = case.workload.concurrency, case.need.kv_bytes_per_token
-    halved = "an 8-bit cache costs accuracy and gains little: the cache holds what is asked for"
-    if chosen.shape.seqs < wanted:
-        halved = f"an 8-bit cache costs accuracy; --kv-cache-dtype fp8 would hold about twice the {chosen.shape.seqs}"
-        halved += f" of {wanted} sequences"
-    if not (case.engine["has_fp8_kv"] and case.device["has_fp8_kv"]):
-        halved = f"{case.request.engine} has no 8-bit cache on {case.capability.device_type}"
-    record.set(
-        "kv_cache_dtype",
-        chosen.shape.kv_dtype,
-        "as the activations",
-        rejected=(Rejection(value="fp8", because=halved),) if not chosen.shape.kv_dtype.startswith("fp8") else (),
-        bytes_per_token=per_token(WIDTHS[chosen.shape.kv_dtype], case.ranks),
-    )
+    rule, rejected, inputs = cache_format_rule(chosen)
+    record.set("kv_cache_dtype", chosen.shape.kv_dtype, rule, rejected=rejected, **inputs)
 
 
 def _standing(sized: Sized) -> dict[str, Any]:

@@ -176,7 +176,8 @@ def _shape(case: Case, candidate: Candidate, chunk: Chunk, length: int, seqs: in
     seqs = pins.get("max_num_seqs", max(seqs, chunk.rows // SHORT_TEXT) if case.spec.task == "embed" else seqs)
     tokens = max(chunk.rows, seqs, length if computes_whole(case, length) else 1)
     tokens = pins.get("max_num_batched_tokens", tokens)
-    kv_dtype = pins.get("kv_cache_dtype", candidate.dtype)
+    own = case.cache.of(candidate.dtype, is_own=candidate.quantization == case.spec.quantization)
+    kv_dtype = pins.get("kv_cache_dtype", own)
     block, row = case.blocks.size, case.need.kv_bytes_per_layer(WIDTHS[kv_dtype], case.ranks)
     while block * row % alignment(case):
         block *= 2
