@@ -216,7 +216,9 @@ def _shape(name: str, host: Host) -> ModelSpec:
     plain = {canonical.lower(), (entry.repository or "").lower(), (entry.repository or "").rpartition("/")[2].lower()}
     is_plain = name.lower() in plain
     if reading.quantization not in ("none", entry.quantization):
-        entry = replace(entry, quantization=reading.quantization, quantized_parts={}, stored_bits={}, kv_cache_dtype=None)
+        entry = replace(
+            entry, quantization=reading.quantization, quantized_parts={}, stored_bits={}, kv_cache_dtype=None
+        )
     return replace(
         entry,
         name=(own if sibling else canonical) if is_own else short,

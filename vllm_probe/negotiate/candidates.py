@@ -218,8 +218,7 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), None)
     word, unmeasured = _compute(case, row, method["format"], dtype)
     found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype))
-    found = (*found, _cache_doubt(case, dtype, is_own=is_own))
-    doubts = [doubt for doubt in found if doubt]
+    doubts = [doubt for doubt in (*found, _cache_doubt(case, dtype, is_own=is_own)) if doubt]
     if is_own and (reason := own_doubt(case)):
         doubts.append(reason)
     needed = row.get("native_arch", row.get("min_arch"))
