@@ -2,27 +2,21 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn
+from typing import Any, Generic
 
-from vllm_probe.core.bringup import BringUp, Stage
+from vllm_probe.core.bringup import Stage
 from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
+from vllm_probe.core.offering import Offering
 from vllm_probe.core.primitive import Compiled, CompileHints, Linear, Primitive, Support, Tensor
 from vllm_probe.core.values import FenceScope
 
 
-class Operations(BringUp, Generic[Tensor]):
+class Operations(Offering, Generic[Tensor]):
     """Primitives of one device; those that a vendor has appear in `implementations` and override their hook.
 
-    Number formats are capability words (`bf16`, `int8`). An implementation that is null is the adapter's preference.
+    Number formats are capability words (`bf16`, `int8`). An implementation that is null is the adapter's preference; a
+    name that is none of `implementations` raises `UnknownName`.
     """
-
-    @abstractmethod
-    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
-        """Names of the implementations of `primitive` in `dtype`, the preferred one first; empty when it has none.
-
-        The format is that of the operands: of weight and activations, of the rows that are quantized; a swap moves
-        bytes, which are `int8`.
-        """
 
     def supports(self, primitive: Primitive, dtype: str, shape: Sequence[int] = ()) -> Support:
         """Whether `primitive` runs in `dtype` on this device with what is installed.
@@ -143,6 +137,7 @@ class Operations(BringUp, Generic[Tensor]):
             New tensor of the shape and format of `query`.
         """
         self._require(Stage.OPEN, "attention")
+        self._require_known(Primitive.ATTENTION, implementation)
         return self._attention(query, key, value, lengths, causal, implementation)
 
     def rms_norm(self, rows: Tensor, weight: Tensor, epsilon: float, *, implementation: str | None = None) -> Tensor:
@@ -160,6 +155,7 @@ class Operations(BringUp, Generic[Tensor]):
             New tensor of the shape and format of `rows`.
         """
         self._require(Stage.OPEN, "rms_norm")
+        self._require_known(Primitive.RMS_NORM, implementation)
         return self._rms_norm(rows, weight, epsilon, implementation)
 
     def rope(self, heads: Tensor, cosines: Tensor, sines: Tensor, *, implementation: str | None = None) -> Tensor:
@@ -175,6 +171,7 @@ class Operations(BringUp, Generic[Tensor]):
             New tensor of the shape and format of `heads`.
         """
         self._require(Stage.OPEN, "rope")
+        self._require_known(Primitive.ROPE, implementation)
         return self._rope(heads, cosines, sines, implementation)
 
     def quantize(self, rows: Tensor, *, implementation: str | None = None) -> tuple[Tensor, Tensor]:
@@ -186,6 +183,7 @@ class Operations(BringUp, Generic[Tensor]):
             int8 [n, k] and fp32 scales [n].
         """
         self._require(Stage.OPEN, "quantize")
+        self._require_known(Primitive.QUANTIZE, implementation)
         return self._quantize(rows, implementation)
 
     def swap(
@@ -209,6 +207,7 @@ class Operations(BringUp, Generic[Tensor]):
             implementation: one of `implementations`.
         """
         self._require(Stage.OPEN, "swap")
+        self._require_known(Primitive.SWAP, implementation)
         self._swap(pool, blocks, host, block_bytes, to_device, implementation)
         self._fence(Primitive.SWAP.fence_scope)
 
@@ -220,15 +219,6 @@ class Operations(BringUp, Generic[Tensor]):
         """
         self._require(Stage.OPEN, "compile_model")
         return self._compile_model(function, hints)
-
-    def _first(self, primitive: Primitive, dtype: str) -> str:
-        names = self.implementations(primitive, dtype)
-        if not names:
-            raise UnknownName(f"{self.device.id} has no {primitive} in {dtype}", hint="ask supports() first")
-        return names[0]
-
-    def _missing(self, primitive: Primitive) -> NoReturn:
-        raise UnknownName(f"{self.device.id} has no {primitive}", hint="ask supports() first")
 
     def _supports(self, primitive: Primitive, dtype: str, shape: tuple[int, ...]) -> Support:
         if self.implementations(primitive, dtype):

@@ -199,6 +199,45 @@ def test_a_primitive_that_an_adapter_lacks_is_refused_by_name(call: Callable[[Li
         call(opened())
 
 
+class Generous(ListAdapter):
+    """It has everything, in bf16 only, and looks at no name."""
+
+    def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
+        return ("plain",) if dtype == "bf16" else ()
+
+    def _attention(self, *_: Any) -> Numbers:
+        return ONE
+
+    def _rms_norm(self, *_: Any) -> Numbers:
+        return ONE
+
+    def _rope(self, *_: Any) -> Numbers:
+        return ONE
+
+    def _quantize(self, *_: Any) -> tuple[Numbers, Numbers]:
+        return ONE, ONE
+
+
+NAMED: dict[str, Callable[[ListAdapter, str | None], object]] = {
+    "attention": lambda adapter, name: adapter.attention(ONE, ONE, ONE, [1], causal=True, implementation=name),
+    "rms_norm": lambda adapter, name: adapter.rms_norm(ONE, ONE, 1e-6, implementation=name),
+    "rope": lambda adapter, name: adapter.rope(ONE, ONE, ONE, implementation=name),
+    "quantize": lambda adapter, name: adapter.quantize(ONE, implementation=name),
+    "swap": lambda adapter, name: adapter.swap(ONE, [0], ONE, block_bytes=8, to_device=True, implementation=name),
+}
+
+
+@pytest.mark.parametrize("primitive", NAMED)
+def test_a_name_that_a_primitive_does_not_have_is_refused_whatever_the_hook_does(primitive: str) -> None:
+    adapter = Generous()
+    adapter.set_device(DEVICE)
+    adapter.open()
+    for name in (None, "plain", "plain"):
+        NAMED[primitive](adapter, name)
+    with pytest.raises(UnknownName, match=f"{primitive} has no implementation 'nonesuch'"):
+        NAMED[primitive](adapter, "nonesuch")
+
+
 @pytest.mark.parametrize("primitive", Primitive)
 def test_what_is_supported_follows_from_the_implementations(primitive: Primitive) -> None:
     support = opened().supports(primitive, "fp32")
