@@ -50,7 +50,6 @@ def test_the_table_holds_what_the_engine_honours_or_the_user_pinned_and_fits_a_p
     ("model", "capability", "reason"),
     [
         ("Qwen3-Embedding-0.6B", "cpu.json", "weights are not on this machine"),
-        ("Qwen3-0.6B", "cpu.json", "Qwen3ForCausalLM needs --engine vllm"),
         ("Qwen3-Embedding-0.6B", "ascend.json", "ascend is not among its devices (cpu0)"),
     ],
 )
@@ -71,7 +70,7 @@ def test_for_vllm_the_last_line_is_its_whole_command(cli: Cli) -> None:
     assert " vllm serve Qwen/Qwen3-0.6B --dtype bfloat16 " in line
     quantized = cli("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "ascend.json", "--engine", "vllm")
     assert "vllm serve CHECKPOINT --runner pooling" in quantized.err
-    assert "where CHECKPOINT is an AWQ checkpoint of Qwen3-Embedding-0.6B" in quantized.err
+    assert "where CHECKPOINT is an AWQ checkpoint of Qwen3-Embedding-0.6B: https://huggingface.co/" in quantized.err
 
 
 def test_for_vllm_the_checkpoint_as_it_is_comes_first_and_what_would_be_faster_second(cli: Cli) -> None:

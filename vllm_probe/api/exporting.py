@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from vllm_probe.api.advising import refusal
 from vllm_probe.api.looking import discover, judged_devices, naming, open_host
-from vllm_probe.api.negotiating import refusal
+from vllm_probe.api.planning import obtaining, planned_words
 from vllm_probe.core.errors import (
     BadUsage,
     InputError,
@@ -48,6 +49,15 @@ def read_config(path: Path) -> "RuntimeConfig":
         message = f"{path} is a runtime config of version {config.schema_version}"
         raise UnsupportedVersion(message, hint="this release reads version 1: update vllm-probe")
     return config
+
+
+def kept_config(path: Path) -> str | None:
+    """Which config the file at `path` still holds, for one whose successor failed; null where it holds none."""
+    try:
+        config = read_config(path)
+    except InputError:
+        return None
+    return f"{path} is kept as it was: {config.model} on {planned_words(config)}, engine {config.engine}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +123,17 @@ def exportable(config: "RuntimeConfig") -> "RuntimeConfig":
     own, needed = own_format(config), config.requires[0]
     if own is None:
         message = f"the config is for {needed}, which has to be obtained first"
-        raise WeightsUnavailable(message, hint="then negotiate with that: --model FOLDER_OR_REPOSITORY")
+        again = f"vllm-probe negotiate CHECKPOINT --engine {config.engine} --capability {_descriptor(config)}"
+        hint = f"{obtaining(config)}; then `{again}`, with its repository or folder as CHECKPOINT"
+        raise WeightsUnavailable(message, hint=hint)
     said = f"{needed} has to be obtained first: until then these are the values for {config.model} as it is"
     _log.warning(said)
     return as_model(replace(own, warnings=(said, *own.warnings)))
+
+
+def _descriptor(config: "RuntimeConfig") -> str:
+    """What to name with --capability for the same device."""
+    return shlex.quote(config.capability.partition(" (sha256:")[0])
 
 
 def require_vllm(config: "RuntimeConfig") -> None:

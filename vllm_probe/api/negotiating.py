@@ -1,7 +1,6 @@
 """Negotiating: model, device and descriptor to a runtime config."""
 
 import logging
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_probe.api.checking import checked, read_log, stored_residual
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
 from vllm_probe.api.planning import device_notes, offer
-from vllm_probe.api.servable import ENGINE_PACKAGES, SERVER_PACKAGES, on_torch, require_packages
-from vllm_probe.core.errors import AmbiguousModel, DoesNotFit, MissingExtra, NoDescriptor, Unavailable
+from vllm_probe.core.errors import AmbiguousModel, MissingExtra, NoDescriptor
 
 if TYPE_CHECKING:
     from vllm_probe.core.capability import Capability
@@ -20,10 +18,10 @@ if TYPE_CHECKING:
     from vllm_probe.core.document import Stamp
     from vllm_probe.core.model import ModelSpec
     from vllm_probe.core.system import Host
+    from vllm_probe.negotiate.request import Request
     from vllm_probe.vendors.registry import PortableDeviceManager
 
 _log = logging.getLogger(__name__)
-_OWN = "vllm-probe"
 
 
 def negotiate(
@@ -81,14 +79,27 @@ def negotiate(
         ranks = wanted.get("pins", {}).get("tensor_parallel_size", 1)
         wanted["residual"] = stored_residual(host, document, wanted.get("engine_version"), ranks)
     request = Request(capability_name=name, **wanted)
-    configs = [run(spec, document, request, stamp) for spec in specs]
     if family:
-        verdicts = sorted((config.budget.verdict, spec.name) for spec, config in zip(specs, configs, strict=True))
-        listed = ", ".join(f"{each} ({verdict})" for verdict, each in verdicts)
+        fits: dict[str, list[str]] = {}
+        for spec in specs:
+            fits.setdefault(_fit(spec, document, request, stamp), []).append(spec.name)
+        listed = "; ".join(f"{verdict}: {', '.join(fits[verdict])}" for verdict in sorted(fits))
         raise AmbiguousModel(
-            str(family), candidates=family.candidates, hint=f"name one; on {request.device_id or name}: {listed}"
+            str(family), candidates=family.candidates, hint=f"name one; on {request.device_id or name} {listed}"
         )
-    return replace(configs[0], model=_lasting(model)) if request.engine == "bundled" else configs[0]
+    config = run(specs[0], document, request, stamp)
+    return replace(config, model=_lasting(model)) if request.engine == "bundled" else config
+
+
+def _fit(spec: "ModelSpec", document: "Capability", request: "Request", stamp: "Stamp") -> str:
+    """The verdict of a model, with the engine that it needs where that is another."""
+    from vllm_probe.negotiate.case import refusal_of
+    from vllm_probe.negotiate.negotiate import negotiate as run
+
+    if request.engine == "vllm" or not refusal_of(request.engine, spec):
+        return run(spec, document, request, stamp).budget.verdict
+    asked = replace(request, engine="vllm", engine_version=None)
+    return f"{run(spec, document, asked, stamp).budget.verdict} with --engine vllm"
 
 
 def _with_memory_of(device: "Device", document: "Capability") -> "Capability":
@@ -121,86 +132,6 @@ def _checked(
 def _lasting(model: str) -> str:
     """`model` in the form that means the same from every folder."""
     return str(Path(model).resolve()) if Path(model).exists() else model
-
-
-def refusal(config: "RuntimeConfig") -> DoesNotFit | None:
-    """The error for a config that cannot boot; null when it may.
-
-    It names what the engine lacks here, the limit that was exceeded, or the bytes needed; the hint is what to do.
-    """
-    from vllm_probe.core.units import format_bytes
-    from vllm_probe.negotiate.explain import room_of, unsupported, way_out
-
-    budget = config.budget
-    if budget.verdict in ("boots", "unknown"):
-        return None
-    if reason := unsupported(config):
-        return DoesNotFit(f"{config.model} cannot run on this device: {reason}", hint=way_out(config))
-    if budget.verdict == "invalid":
-        return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=way_out(config))
-    needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
-    message = f"{config.model} needs {needs} of {room_of(config)}: {budget.verdict}"
-    return DoesNotFit(message, hint=way_out(config))
-
-
-def next_step(config: "RuntimeConfig", path: Path, host: "Host") -> str:
-    """What to do with a config saved at `path`: the command that serves it, or why none here does and what would."""
-    command = "vllm-probe serve" + ("" if path == Path("runtime.json") else f" {shlex.quote(str(path))}")
-    if config.engine == "vllm":
-        return _vllm_step(config, command)
-    from vllm_probe.models.resolve import resolve_model
-
-    spec = resolve_model(config.model, host)
-    if reason := _not_servable(config, spec, host):
-        return f"this machine cannot serve it: {reason}"
-    return f"next: {command}" + ("" if spec.weights_path else f"  (it first downloads {spec.repository} from the hub)")
-
-
-def _vllm_step(config: "RuntimeConfig", serve: str) -> str:
-    from vllm_probe.export.vllm import missing_of, vllm_command
-
-    if missing := missing_of(config):
-        return f"next:\n{vllm_command(config)}\n{missing}"
-    return f"next, where vLLM is installed: {serve}, or\n{_vllm_line(config)}"
-
-
-def _vllm_line(config: "RuntimeConfig") -> str:
-    from vllm_probe.export.vllm import own_format, vllm_command
-
-    if not config.requires:
-        return vllm_command(config)
-    command = f"{vllm_command(config, 'CHECKPOINT')}\nwhere CHECKPOINT is {config.requires[0]}"
-    if own := own_format(config):
-        return f"{vllm_command(own)}\nthat takes {config.model} as it is; the config saved is for\n{command}"
-    return f"{command}; --quantization none takes {config.model} as it is"
-
-
-def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> str | None:
-    """Why the bundled runtime cannot serve `config` on this machine, with what to do; null when it can."""
-    from vllm_probe.models.resolve import downloadable
-    from vllm_probe.negotiate.case import refusal_of
-
-    if refused := refusal_of("bundled", spec):
-        return refused
-    if is_replay(host):
-        return "it is for the recorded one"
-    manager = discover(host)
-    here = {device.id: device for device in judged_devices(manager)}
-    if config.device not in here:
-        found = ", ".join(here) or "none"
-        return f"{config.device or config.device_type} is not among its devices ({found}); serve it where that is"
-    if here[config.device].adapter is None:
-        return f"the bundled runtime has no adapter for {config.device}; take --engine vllm, or --device cpu"
-    try:
-        require_packages(*ENGINE_PACKAGES, *SERVER_PACKAGES)
-        # our own adapters are torch's, which takes seconds to import
-        if manager.distributions.get(here[config.device].vendor, _OWN) != _OWN:
-            on_torch(here[config.device], manager)
-        if spec.weights_path is None:
-            downloadable(spec, host)
-    except Unavailable as error:
-        return f"{error}; {error.hint}"
-    return None
 
 
 def _alike(on: "Device", devices: "tuple[Device, ...]") -> int:

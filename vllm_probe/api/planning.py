@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from vllm_probe.vendors.registry import PortableDeviceManager
 
 _MOST_NEAR = 3
+_QUANTIZED = "https://huggingface.co/models?other=base_model:quantized:"
+_GUIDES = {"ascend": "https://docs.vllm.ai/projects/ascend/en/latest/user_guide/feature_guide/quantization.html"}
+"""Pages on the making of checkpoints, for methods that vLLM's own pages do not treat."""
 
 
 def planned_device(config: "RuntimeConfig", manager: "PortableDeviceManager") -> "Device":
@@ -42,6 +45,15 @@ def planned_words(config: "RuntimeConfig") -> str:
     if config.device:
         return f"{config.device} ({config.device_type})"
     return f"{config.device_type} ({descriptor_name(Path(config.capability.partition(' (sha256:')[0]))})"
+
+
+def obtaining(config: "RuntimeConfig") -> str:
+    """Where the checkpoint that `config` requires may be, and how it is made."""
+    guide = _GUIDES.get(config.quantization, "https://docs.vllm.ai/en/stable/features/quantization/")
+    made = f"{guide} says how it is made"
+    if config.model.count("/") != 1 or Path(config.model).exists():
+        return made
+    return f"{_QUANTIZED}{config.model} lists those that are published, {made}"
 
 
 def device_notes(on: "Device | None", document: "Capability", devices: "Sequence[Device]") -> Iterator[str]:

@@ -40,7 +40,8 @@ def require_servable(
 
     spec = resolve_model(model, host)
     if not spec.needs and (reason := refusal_of("bundled", spec)):
-        hint = f"`vllm-probe serve {shlex.quote(model)} --engine vllm` starts vLLM with it"
+        verb, does = ("negotiate", "says how to start") if spec.quantization == "gguf" else ("serve", "starts")
+        hint = f"`vllm-probe {verb} {shlex.quote(model)} --engine vllm` {does} vLLM with it"
         raise UnsupportedModel(f"{spec.name}: {reason}", hint=f"{hint}; or take an embedding model")
     if config:
         planned_device(config, discover(host))

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from vllm_probe.api.advising import refusal
 from vllm_probe.api.exporting import read_config
 from vllm_probe.api.looking import discover, judged_devices, open_host
-from vllm_probe.api.negotiating import negotiate, refusal
+from vllm_probe.api.negotiating import negotiate
 from vllm_probe.api.planning import planned_device
 from vllm_probe.api.servable import (
     SERVER_PACKAGES,

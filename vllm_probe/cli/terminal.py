@@ -56,8 +56,12 @@ class Terminal:
         as_json: bool,
         renderer: str,
         output: Path | None = None,
+        shown: Any = None,
     ) -> None:
-        """Saves `document` to `output`, then prints it: the same text, or what `render/<renderer>.py` makes of it."""
+        """Saves `document` to `output`, then prints it: the same text, or what `render/<renderer>.py` makes of it.
+
+        `shown` is rendered in its place, where something of it was said already.
+        """
         from vllm_probe.core.codec import dumps
 
         text = dumps(document) if as_json or output else ""
@@ -68,7 +72,7 @@ class Terminal:
         if as_json:
             write(text)
         else:
-            self.show(import_module(f"vllm_probe.cli.render.{renderer}").render(document))
+            self.show(import_module(f"vllm_probe.cli.render.{renderer}").render(shown or document))
 
     def show(self, *parts: "RenderableType") -> None:
         """Prints `parts` on stdout, in colour on a terminal and plain in a pipe."""

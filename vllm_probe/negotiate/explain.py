@@ -1,6 +1,6 @@
 """The record of a runtime config as a text tree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vllm_probe.core.codec import to_json
@@ -31,25 +31,35 @@ def explain(config: RuntimeConfig) -> str:
     return "\n".join([f"{head}, by {config.capability}", *_draw(nodes, "")]) + "\n"
 
 
-def way_out(config: RuntimeConfig) -> str:
+def way_out(config: RuntimeConfig, again: Callable[[str], str] | None = None) -> str:
     """What to do about a config that does not boot: the nearest that would, else what it needs.
 
-    What is over a limit of the model is no matter of memory, so that no bytes are named.
+    What is over a limit of the model is no matter of memory, so that no bytes are named. `again` makes the whole
+    command of a change.
     """
     budget, is_invalid = config.budget, config.budget.verdict == "invalid"
     ways = [
-        other.change if is_invalid else f"{other.change} ({format_bytes(other.requested_bytes)})"
+        (f"`{again(other.change)}`" if again else other.change)
+        + ("" if is_invalid else f" ({format_bytes(other.requested_bytes)})")
         for other in config.alternatives
         if other.verdict in ("boots", "unknown")
     ]
     if ways:
         return f"this would boot: {'; '.join(ways[:3])}"
+    if unsupported(config):
+        return "take another device or engine, or a model in a format that runs here"
     if is_invalid:
         return "ask for shorter requests, or take a model with a longer context"
     needed = f"{format_bytes(budget.requested_bytes)} of memory"
     if budget.device_total_bytes is not None and budget.device_total_bytes < _LEAST_MEMORY:
         return f"it needs {needed}: give the memory with its unit, such as --device-memory 24GiB"
     return f"take a device with {needed}, or a smaller model"
+
+
+def unsupported(config: RuntimeConfig) -> str | None:
+    """Why the engine cannot run the checkpoint on this device whatever its memory, or null."""
+    reason = next(each for each in config.decisions if each.key == "quantization").inputs.get("unsupported")
+    return reason if isinstance(reason, str) else None
 
 
 def room_of(config: RuntimeConfig) -> str:

@@ -1,5 +1,9 @@
 """`vllm-probe negotiate`: a runtime config with a reason for each value."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -117,6 +121,7 @@ def negotiate(
     the log showed is kept for later predictions of that version and device.
     """
     from vllm_probe import api
+    from vllm_probe.cli.hints import changed
     from vllm_probe.core.errors import BadUsage
     from vllm_probe.core.files import require_writable
     from vllm_probe.core.units import parse_size
@@ -132,27 +137,52 @@ def negotiate(
     if saved:
         require_writable(saved)
     given = ctx.params | {"kv_cache_memory_bytes": kv_cache_memory_bytes and parse_size(kv_cache_memory_bytes)}
-    config = api.negotiate(
-        wanted,
-        ctx.obj.host,
-        capability=capability,
-        device=device,
-        device_memory_bytes=parse_size(device_memory) if device_memory else None,
-        log=check,
-        engine=engine or ("vllm" if check else "bundled"),
-        engine_version=engine_version,
-        objective=objective or "throughput",
-        concurrency=concurrency,
-        input_len=input_len,
-        output_len=output_len,
-        measured_tokens_per_s=measured or None,
-        pins={name: value for name in PINS if (value := given[name]) is not None and value is not False},
-    )
-    refused = api.disagreement(config) if check else api.refusal(config)
-    renderer = "check" if check else "explanation" if explain else "config"
-    ctx.obj.emit(config, as_json=as_json, renderer=renderer, output=None if refused else saved)
-    if refused:
-        raise refused
+    again = partial(changed, ctx)
+    with _telling_what_is_kept(saved, ctx.obj):
+        config = api.negotiate(
+            wanted,
+            ctx.obj.host,
+            capability=capability,
+            device=device,
+            device_memory_bytes=parse_size(device_memory) if device_memory else None,
+            log=check,
+            engine=engine or ("vllm" if check else "bundled"),
+            engine_version=engine_version,
+            objective=objective or "throughput",
+            concurrency=concurrency,
+            input_len=input_len,
+            output_len=output_len,
+            measured_tokens_per_s=measured or None,
+            pins={name: value for name in PINS if (value := given[name]) is not None and value is not False},
+        )
+        refused = api.disagreement(config) if check else api.refusal(config, again)
+        blocker = None if as_json or check or refused else api.blocker(config, ctx.obj.host)
+        if blocker:
+            instead = f"; `{again('--engine vllm')}` plans for that" if "--engine vllm" in blocker else ""
+            ctx.obj.say(f"warning: {blocker}{instead}")
+        ctx.obj.emit(
+            config,
+            as_json=as_json,
+            renderer="check" if check else "explanation" if explain else "config",
+            output=None if refused else saved,
+            shown=replace(config, warnings=tuple(line for line in config.warnings if line != blocker)),
+        )
+        if refused:
+            raise refused
     if saved and check is None:
-        ctx.obj.say(f"saved {saved}; {api.next_step(config, saved, ctx.obj.host)}")
+        ctx.obj.say(f"saved {saved}; {api.next_step(config, saved, ctx.obj.host, again)}")
     return 0
+
+
+@contextmanager
+def _telling_what_is_kept(saved: Path | None, terminal: Any) -> Iterator[None]:
+    """Says which older config a failure leaves in place, since `serve` and `export` would take it."""
+    from vllm_probe import api
+    from vllm_probe.core.errors import ProbeError
+
+    try:
+        yield
+    except ProbeError:
+        if saved and (kept := api.kept_config(saved)):
+            terminal.say(kept)
+        raise

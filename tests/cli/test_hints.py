@@ -1,0 +1,94 @@
+"""Hints that are followed as they stand, and what is said once and first."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+ON_H100 = ("--capability", "h100-sxm-80gb", "--engine", "vllm")
+ON_4090 = ("--capability", "rtx-4090", "--engine", "vllm")
+
+
+def _commands(text: str) -> list[list[str]]:
+    return [shlex.split(line)[1:] for line in re.findall("`(vllm-probe [^`]+)`", text)]
+
+
+def test_every_command_of_a_refusal_boots_when_it_is_typed(cli: Cli) -> None:
+    for asked in (
+        ("Llama-3.3-70B", *ON_4090, "--max-model-len", "4096", "--quantization", "none", "--concurrency", "4"),
+        ("--model", "DeepSeek-V3", *ON_4090),
+        ("GLM-5.3", "--capability", "rtx-4090", "--enforce-eager"),
+    ):
+        ended = cli("negotiate", *asked)
+        assert (ended.code, ended.error) == (1, "does-not-fit")
+        found = _commands(ended.err.splitlines()[-1])
+        assert found
+        for command in found:
+            assert cli(*command).code == 0, command
+            assert "--capability" in command
+
+
+def test_the_command_of_another_value_takes_the_place_of_the_one_that_was_typed(cli: Cli) -> None:
+    ended = cli("negotiate", "Qwen3-8B", *ON_4090, "--input-len", "50000", "--json")
+    (command,) = _commands(ended.err)[:1]
+    assert command.count("--input-len") == 1
+    assert command[-2:] != ["--input-len", "50000"]
+    assert "--json" in command
+
+
+def test_a_config_for_a_checkpoint_that_is_nowhere_says_what_to_obtain_and_no_command_that_would_be_refused(
+    cli: Cli,
+) -> None:
+    ended = cli("negotiate", "Llama-3.3-70B", *ON_H100, "--concurrency", "8")
+    assert ended.code == 0
+    assert "it is for an FP8 checkpoint of Llama-3.3-70B-Instruct, which has to be obtained first" in ended.err
+    assert "base_model:quantized:meta-llama/Llama-3.3-70B-Instruct lists those" in ended.err
+    assert f"\nvllm-probe negotiate CHECKPOINT {shlex.join(ON_H100)} --concurrency 8\n" in ended.err
+    assert "vllm-probe serve" not in ended.err
+    assert "--quantization none" not in ended.err
+    exported = cli("export", "vllm")
+    assert (exported.code, exported.error) == (3, "weights-unavailable")
+    (command,) = _commands(exported.err)
+    command[command.index("CHECKPOINT")] = "Llama-3.3-70B-FP8"
+    assert cli(*command).code == 0
+    assert cli("export", "vllm").code == 0
+
+
+def test_a_pinned_method_is_not_asked_of_the_checkpoint_that_has_it(cli: Cli) -> None:
+    pinned = ("--tensor-parallel-size", "8", "--quantization", "w4a16")
+    ended = cli("negotiate", "DeepSeek-V3", *ON_H100, *pinned)
+    assert f"\nvllm-probe negotiate CHECKPOINT {shlex.join(ON_H100)} --tensor-parallel-size 8\n" in ended.err
+
+
+def test_a_failure_says_which_older_config_stays(cli: Cli) -> None:
+    assert "is kept" not in cli("negotiate", "GLM-5.3", "--capability", "rtx-4090").err
+    assert cli("negotiate", "Qwen3-Embedding-0.6B", "--capability", "cpu.json").code == 0
+    before = Path("runtime.json").read_text()
+    for model in ("GLM-5.3", "no-such-model", "qwen3"):
+        ended = cli("negotiate", model, "--capability", "rtx-4090")
+        assert ended.code != 0
+        assert "runtime.json is kept as it was: Qwen3-Embedding-0.6B on cpu0 (cpu), engine bundled\n" in ended.err
+    assert Path("runtime.json").read_text() == before
+    assert "is kept" not in cli("negotiate", "GLM-5.3", "--capability", "rtx-4090", "--output", "other.json").err
+    assert "is kept" not in cli("negotiate", "GLM-5.3", "--capability", "rtx-4090", "--json").err
+
+
+def test_a_model_that_the_engine_cannot_run_is_said_first_and_once_with_the_command_that_helps(cli: Cli) -> None:
+    ended = cli("negotiate", "gpt-oss-20b", "--capability", "cpu.json", "--concurrency", "4")
+    reason = "GptOssForCausalLM needs --engine vllm"
+    assert ended.err.startswith("warning: the bundled runtime of this release does not generate: ")
+    assert ended.err.count(reason) == 1
+    assert reason not in " ".join(ended.out.split())
+    (command,) = _commands(ended.err)
+    assert cli(*command).code == 0
+    again = cli("negotiate", "gpt-oss-20b", "--capability", "cpu.json", "--json")
+    assert any(reason in line for line in again.json()["warnings"])
+
+
+@pytest.mark.parametrize(("engine", "said"), [((), "boots with --engine vllm: "), (("--engine", "vllm"), "boots: ")])
+def test_a_family_is_listed_by_what_boots_with_which_engine(cli: Cli, engine: tuple[str, ...], said: str) -> None:
+    hint = cli("negotiate", "qwen3", "--capability", "cpu.json", "--device-memory", "64GiB", *engine).err
+    assert "Qwen3-0.6B" in hint.rpartition(said)[2].partition(";")[0]
