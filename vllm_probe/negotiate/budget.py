@@ -7,7 +7,7 @@ from vllm_probe.core.units import GIB, format_bytes
 from vllm_probe.negotiate.activation import activation_bytes, has_packed_experts, sizes_of, terms_bytes
 from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
-from vllm_probe.negotiate.chunking import computes_whole
+from vllm_probe.negotiate.chunking import least_step
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.kv import Layout, layout
 from vllm_probe.negotiate.laws import by_device
@@ -42,7 +42,7 @@ def _stage(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> Memo
         "graph_bytes": terms_bytes(case.law["graph"], sizes) if shape.has_graphs else 0,
     }
     limit, length = limit_bytes(case, fixed["graph_bytes"]), shape.max_model_len
-    invalid = case.workload.reason is not None or (shape.tokens < length and computes_whole(case, length))
+    invalid = case.workload.reason is not None or shape.tokens < least_step(case, length)
     if limit is None:
         return MemoryBudget(**fixed, verdict="invalid" if invalid else "unknown")
     cache = layout_of(case, shape, stage)

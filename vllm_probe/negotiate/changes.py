@@ -1,6 +1,6 @@
 """What would change a parameter of one config: only what does so in this case."""
 
-from vllm_probe.negotiate.chunking import computes_whole
+from vllm_probe.negotiate.chunking import computes_whole, item_tokens
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.sizing import SHORT_TEXT, Sized
 
@@ -42,6 +42,7 @@ def _max_num_batched_tokens(chosen: Sized) -> str:
     if tokens > chosen.chunk.rows:
         whole = computes_whole(case, tokens) and tokens == chosen.shape.max_model_len
         first = "another --max-model-len" if whole else "another --max-num-seqs"
+        first = "another model" if tokens == item_tokens(case) else first
     return f"{first}, or --max-num-batched-tokens"
 
 

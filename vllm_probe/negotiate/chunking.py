@@ -1,10 +1,10 @@
-"""Which releases compute a prompt whole: their step must hold it, and they refuse a smaller one at start."""
+"""What releases compute whole, prompts or images: a step must hold it, and they refuse a smaller one at start."""
 
 import re
 import sys
 
 from vllm_probe.negotiate.case import Case
-from vllm_probe.negotiate.laws import server_defaults
+from vllm_probe.negotiate.laws import at_version, server_defaults, table
 from vllm_probe.negotiate.layers import groups_of
 
 _V0_SEQS = 256
@@ -54,12 +54,30 @@ def computes_whole(case: Case, length: int) -> bool:
     return length <= whole_up_to(case)
 
 
+def item_tokens(case: Case) -> int:
+    """Tokens of the longest image or video of the model, where the engine computes it in one step; else 0."""
+    law = table("items")
+    whole = law["computed_whole"].get(case.device_type) if case.request.engine == "vllm" else None
+    tokens = int(law["tokens"].get(case.spec.architecture, 0))
+    return tokens if whole and at_version(whole, case.engine_version) else 0
+
+
+def least_step(case: Case, length: int) -> int:
+    """Tokens that a step must hold at `max_model_len` `length`."""
+    return max(1, item_tokens(case), length if computes_whole(case, length) else 0)
+
+
 def refusal_of_step(case: Case) -> str | None:
-    """Why the pinned step is too small for the prompts that are asked for; null when it is not."""
+    """Why the pinned step is too small for the prompts that are asked for, or for images; null when it is not."""
     step, length = case.request.pins.get("max_num_batched_tokens"), case.workload.length
     length = case.request.pins.get("max_model_len", length)
-    if step is None or step >= length or not computes_whole(case, length):
+    if step is None or step >= least_step(case, length):
         return None
+    if step < (item := item_tokens(case)):
+        words = (
+            f"{case.request.engine} {case.engine_version} computes an image or video of {case.spec.name} in one step"
+        )
+        return f"--max-num-batched-tokens {step} is under {item}: {words}"
     cuts = whole_up_to(case)
     words = "" if cuts == sys.maxsize else f", up to a context of {cuts} tokens"
     words = f"{case.request.engine} {case.engine_version} computes prompts of {case.spec.name} whole{words}"

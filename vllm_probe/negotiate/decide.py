@@ -9,7 +9,7 @@ from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, lim
 from vllm_probe.negotiate.cached import alignment_option, block_size_rule, cache_format_rule
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.changes import would_change
-from vllm_probe.negotiate.chunking import computes_whole
+from vllm_probe.negotiate.chunking import computes_whole, item_tokens
 from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
 from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.parallel import roles
@@ -176,6 +176,7 @@ def _batch(record: Record, chosen: Sized) -> None:
     if shape.tokens > chosen.chunk.rows:
         whole = "the longest prompt, which is computed whole"
         rule = whole if computes_whole(case, shape.max_model_len) else "a token a step for every sequence"
+        rule = "the longest image or video, which is computed whole" if shape.tokens == item_tokens(case) else rule
     record.set("max_num_batched_tokens", shape.tokens, rule, prefill_chunk_size=chosen.chunk.rows)
     width = chosen.candidate.weights.width
     gemms = [

@@ -10,7 +10,7 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.budget import account, layout_of
 from vllm_probe.negotiate.candidates import WORDS, Candidate
 from vllm_probe.negotiate.case import Case
-from vllm_probe.negotiate.chunking import computes_whole, whole_up_to
+from vllm_probe.negotiate.chunking import least_step, whole_up_to
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.predict import NO_SHAPE, Roofline
 from vllm_probe.negotiate.shape import Shape
@@ -174,7 +174,7 @@ def _largest(top: int, holds: Callable[[int], bool], least: int = 1) -> int:
 def _shape(case: Case, candidate: Candidate, chunk: Chunk, length: int, seqs: int) -> Shape:
     pins = case.request.pins
     seqs = pins.get("max_num_seqs", max(seqs, chunk.rows // SHORT_TEXT) if case.spec.task == "embed" else seqs)
-    tokens = max(chunk.rows, seqs, length if computes_whole(case, length) else 1)
+    tokens = max(chunk.rows, seqs, least_step(case, length))
     tokens = pins.get("max_num_batched_tokens", tokens)
     own = case.cache.of(candidate.dtype, is_own=candidate.quantization == case.spec.quantization)
     kv_dtype = pins.get("kv_cache_dtype", own)
