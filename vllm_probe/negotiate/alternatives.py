@@ -5,13 +5,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from vllm_probe.core.capability import Capability
 from vllm_probe.core.config import Alternative
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.units import format_bytes, format_rounded
 from vllm_probe.negotiate.budget import least_cache_bytes
 from vllm_probe.negotiate.candidates import Candidate, cache_reason, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
-from vllm_probe.negotiate.chunking import least_step, refusal_of_step
-from vllm_probe.negotiate.request import ranks_of, workload_of
+from vllm_probe.negotiate.chunking import refusal_of_step
+from vllm_probe.negotiate.predict import predict
+from vllm_probe.negotiate.request import Request, ranks_of, workload_of
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.select import LEAST_BITS, Selection
 from vllm_probe.negotiate.sizing import Sized, size
@@ -29,7 +33,7 @@ def alternatives(selection: Selection) -> tuple[Alternative, ...]:
         note = f"the checkpoint as it is, nothing to obtain; {format_bytes(own.budget.weights_bytes)} of weights"
         found.append(_alternative(f"--quantization {own.candidate.quantization}", own, note))
     if chosen.budget.verdict == "invalid":
-        found += [*_stepped(chosen), *_answerable(chosen), *_other_models(chosen.case, keeps="max_model_len")]
+        found += [*_stepped(chosen), *_answerable(chosen), *_other_models(chosen.case)]
     elif not chosen.boots:
         found += [*_raised(chosen), *_smaller(selection), *_split(selection), *_other_models(chosen.case)]
     return tuple(found)
@@ -48,33 +52,37 @@ def _alternative(change: str, sized: Sized, note: str) -> Alternative:
 
 def _answerable(chosen: Sized) -> Iterator[Alternative]:
     """The nearest question that the model can answer: the largest length that boots, or requests that fit in it."""
-    case, work, limit = chosen.case, chosen.case.workload, chosen.case.spec.max_model_len
-    request, pinned, words = case.request, case.request.pins.get("max_model_len", limit), ""
-    unpins = pinned > limit or work.length <= limit
-    if unpins:
-        request = replace(request, pins={key: pin for key, pin in request.pins.items() if key != "max_model_len"})
-    if work.length > (room := limit if unpins else pinned):
-        output_len = work.output_len if work.output_len < room else room // 2
-        request = replace(request, input_len=room - output_len, output_len=output_len)
-        words = f" --input-len {room - output_len}"
-        words += f" --output-len {output_len}" if output_len < work.output_len else ""
-    asked = replace(case, request=request, workload=workload_of(request, case.spec))
-    best = size(asked.pinned(max_model_len=room), chosen.candidate)
+    case, limit = chosen.case, chosen.case.spec.max_model_len
+    pinned = case.request.pins.get("max_model_len", limit)
+    unpins = pinned > limit or case.workload.length <= limit
+    best, words = _within(chosen, limit if unpins else pinned)
     if unpins and not best.boots and (length := best.budget.estimated_max_model_len):
-        best = size(asked.pinned(max_model_len=length), chosen.candidate)
+        best, words = _within(chosen, length)
     if best.boots:
         change = (f"--max-model-len {best.shape.max_model_len}" if unpins else "") + words
         yield _alternative(change.strip(), best, "shorter requests" if words else "the largest length that boots")
 
 
+def _within(chosen: Sized, length: int) -> tuple[Sized, str]:
+    """The same with that context, and the options that cut its requests to it where they are longer."""
+    asked, words = chosen.case.pinned(max_model_len=length), ""
+    work = workload_of(asked.request, asked.spec)
+    if work.length > length:
+        output_len = work.output_len if work.output_len < length else length // 2
+        words = f" --input-len {length - output_len}"
+        words += f" --output-len {output_len}" if output_len < work.output_len else ""
+        asked = replace(asked, request=replace(asked.request, input_len=length - output_len, output_len=output_len))
+        work = workload_of(asked.request, asked.spec)
+    return size(replace(asked, workload=work), chosen.candidate), words
+
+
 def _stepped(chosen: Sized) -> Iterator[Alternative]:
-    """The step that holds the prompts that are asked for, and images, where the pinned one does not."""
+    """The step that holds the prompts that are asked for, where the pinned one does not."""
     if refusal_of_step(chosen.case):
         length = chosen.case.request.pins.get("max_model_len", chosen.case.workload.length)
-        step = least_step(chosen.case, length)
-        larger = size(chosen.case.pinned(max_num_batched_tokens=step), chosen.candidate)
+        larger = size(chosen.case.pinned(max_num_batched_tokens=length), chosen.candidate)
         if larger.boots:
-            yield _alternative(f"--max-num-batched-tokens {step}", larger, "a step that holds what is computed whole")
+            yield _alternative(f"--max-num-batched-tokens {length}", larger, "a step that holds the longest prompt")
 
 
 def _raised(chosen: Sized) -> Iterator[Alternative]:
@@ -98,26 +106,57 @@ def _raised(chosen: Sized) -> Iterator[Alternative]:
 
 
 def _smaller(selection: Selection) -> Iterator[Alternative]:
-    """The same model here, with less context, a smaller KV cache or smaller weights."""
+    """The same model here, with less context, without graphs, with a smaller KV cache or smaller weights."""
     chosen, case = selection.chosen, selection.chosen.case
     if length := chosen.budget.estimated_max_model_len:
-        shorter = size(case.pinned(max_model_len=length), chosen.candidate)
-        yield _alternative(f"--max-model-len {length}", shorter, "shorter requests")
+        shorter, words = _within(chosen, length)
+        if shorter.boots:
+            yield _alternative(f"--max-model-len {length}{words}", shorter, "shorter requests")
+    if (eager := _eager(chosen)).boots:
+        yield _alternative("--enforce-eager", eager, _slower(eager))
     if case.engine["has_fp8_kv"] and case.device["has_fp8_kv"] and case.keeps_kv and not cache_reason(case):
         cached = size(case.pinned(kv_cache_dtype="fp8"), chosen.candidate)
         if cached.boots:
             yield _alternative("--kv-cache-dtype fp8", cached, "keys and values lose precision")
-    for twin in selection.twins:
-        if twin.boots and twin.candidate.requires:
-            yield _alternative(
-                f"--quantization {twin.candidate.quantization}", twin, f"needs {twin.candidate.requires[0]}"
-            )
+    lighter = _lighter(selection)
+    for twin in lighter:
+        if twin.boots:
+            yield _alternative(f"--quantization {twin.candidate.quantization}", twin, _needs(twin.candidate))
+    without = (_eager(twin) for twin in lighter if not twin.boots)
+    if found := next((twin for twin in without if twin.boots), None):
+        change = f"--quantization {found.candidate.quantization} --enforce-eager"
+        yield _alternative(change, found, f"{_needs(found.candidate)}; {_slower(found)}")
+
+
+def _lighter(selection: Selection) -> list[Sized]:
+    """The twins that may be chosen and whose checkpoint is smaller than what was."""
+    weights_bytes = selection.chosen.budget.weights_bytes
+    return [
+        twin
+        for twin in selection.twins
+        if twin.candidate.requires and not twin.candidate.refusal and twin.budget.weights_bytes < weights_bytes
+    ]
+
+
+def _eager(sized: Sized) -> Sized:
+    """The same without recorded graphs, whose memory is then free; itself where it records none."""
+    return size(sized.case.pinned(enforce_eager=True), sized.candidate) if sized.shape.has_graphs else sized
+
+
+def _slower(eager: Sized) -> str:
+    """What is lost without graphs; the law of speed is that of engines that record them."""
+    speed = predict(eager.case, eager.candidate, eager.shape, eager.budget.verdict).tokens_per_s.value
+    return "slower: no CUDA graphs" + (f", under {format_rounded(speed)} tokens/s" if speed else "")
+
+
+def _needs(candidate: Candidate) -> str:
+    return f"needs {candidate.requires[0]}"
 
 
 def _split(selection: Selection) -> Iterator[Alternative]:
     """The fewest tensor-parallel ranks with which the chosen format boots, and the smallest one; then several hosts."""
     case, chosen = selection.chosen.case, selection.chosen.candidate
-    smallest = min((twin.candidate for twin in selection.twins), key=_bits, default=chosen)
+    smallest = min((twin.candidate for twin in _lighter(selection)), key=_bits, default=chosen)
     for candidate in dict.fromkeys([chosen, smallest]):
         method = f" --quantization {candidate.quantization}" if candidate.requires else ""
         for ranks in ranks_of(case.spec):
@@ -149,12 +188,11 @@ def _bits(candidate: Candidate) -> float:
     return candidate.weights.bytes_per_weight
 
 
-def _other_models(case: Case, keeps: str = "") -> Iterator[Alternative]:
-    """The largest models of two families whose own checkpoint boots for the same task, workload and pin of `keeps`."""
+def _other_models(case: Case) -> Iterator[Alternative]:
+    """The largest models of two families that boot for the same task, workload and pins, each as its checkpoint is."""
     from vllm_probe.models import catalogue
 
     found, labels = set[str](), catalogue.labels()
-    pins = {key: pin for key, pin in case.request.pins.items() if key == keeps}
     needs = (analyse(catalogue.load(name)) for name in catalogue.entries())
     for need in sorted(needs, key=lambda need: need.num_parameters, reverse=True):
         spec, known = need.spec, case.engine["architectures"] and case.engine["architectures"][need.spec.task]
@@ -162,11 +200,21 @@ def _other_models(case: Case, keeps: str = "") -> Iterator[Alternative]:
         if not fits or spec.task != case.spec.task or spec.name == case.spec.name or family in found:
             continue
         engine = case.request.engine if known is None or spec.architecture in known else "vllm"
-        there = open_case(spec, case.capability, replace(case.request, engine=engine, engine_version=None, pins=pins))
-        other = size(there, match(there).own)
-        if other.boots and not own_doubt(there):
+        other = _asked(spec, case.capability, replace(case.request, engine=engine))
+        if other and other.boots:
             found.add(family)
             change = f"--model {spec.name}" + (f" --engine {engine}" if engine != case.request.engine else "")
             yield _alternative(change, other, f"{format_bytes(other.budget.weights_bytes)} of weights")
             if len(found) == _OTHER_MODELS:
                 return
+
+
+def _asked(spec: ModelSpec, capability: Capability, request: Request) -> Sized | None:
+    """`spec` as its checkpoint is under a request; null where the request means nothing for it or kernels may lack."""
+    try:
+        case = open_case(spec, capability, request)
+        own = match(case).own
+    except BadUsage:
+        return None
+    is_own = case.request.pins.get("quantization", own.quantization) == own.quantization
+    return size(case, own) if is_own and not own_doubt(case) else None
