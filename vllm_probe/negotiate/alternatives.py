@@ -13,7 +13,7 @@ from vllm_probe.core.units import format_bytes, format_rounded
 from vllm_probe.negotiate.budget import least_cache_bytes
 from vllm_probe.negotiate.candidates import Candidate, cache_reason, match, own_doubt
 from vllm_probe.negotiate.case import Case, open_case
-from vllm_probe.negotiate.chunking import refusal_of_step
+from vllm_probe.negotiate.chunking import least_step, refusal_of_step
 from vllm_probe.negotiate.predict import predict
 from vllm_probe.negotiate.request import Request, ranks_of, workload_of
 from vllm_probe.negotiate.requirements import analyse
@@ -77,12 +77,13 @@ def _within(chosen: Sized, length: int) -> tuple[Sized, str]:
 
 
 def _stepped(chosen: Sized) -> Iterator[Alternative]:
-    """The step that holds the prompts that are asked for, where the pinned one does not."""
+    """The step that holds the prompts that are asked for, and images, where the pinned one does not."""
     if refusal_of_step(chosen.case):
         length = chosen.case.request.pins.get("max_model_len", chosen.case.workload.length)
-        larger = size(chosen.case.pinned(max_num_batched_tokens=length), chosen.candidate)
+        step = least_step(chosen.case, length)
+        larger = size(chosen.case.pinned(max_num_batched_tokens=step), chosen.candidate)
         if larger.boots:
-            yield _alternative(f"--max-num-batched-tokens {length}", larger, "a step that holds the longest prompt")
+            yield _alternative(f"--max-num-batched-tokens {step}", larger, "a step that holds what is computed whole")
 
 
 def _raised(chosen: Sized) -> Iterator[Alternative]:
