@@ -92,3 +92,18 @@ def test_a_model_that_the_engine_cannot_run_is_said_first_and_once_with_the_comm
 def test_a_family_is_listed_by_what_boots_with_which_engine(cli: Cli, engine: tuple[str, ...], said: str) -> None:
     hint = cli("negotiate", "qwen3", "--capability", "cpu.json", "--device-memory", "64GiB", *engine).err
     assert "Qwen3-0.6B" in hint.rpartition(said)[2].partition(";")[0]
+
+
+def test_what_alternatives_need_is_what_each_boots_with_so_that_they_can_be_ranked(cli: Cli) -> None:
+    asked = ("negotiate", "DeepSeek-V3", *ON_H100)
+    found = cli(*asked, "--json").json()["alternatives"]
+    assert len(found) > 2
+    for other in found:
+        budget = other["budget"]
+        fixed = sum(budget[f"{part}_bytes"] for part in ("weights", "activation", "non_torch", "graph"))
+        assert fixed < other["least_bytes"] < budget["requested_bytes"], other["change"]
+    ended = cli(*asked, width=200)
+    for other in found[:2]:
+        assert f"({other['least_bytes'] / (1 << 30):.2f} GiB)" in ended.err
+    assert "needs at least" in ended.out
+    assert len({other["least_bytes"] for other in found}) == len(found)

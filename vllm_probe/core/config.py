@@ -129,6 +129,7 @@ class Alternative:
         budget: every byte of it.
         values: parameters that it has otherwise, for the checkpoint's own format.
         rules: the rules of those parameters and of others that were chosen otherwise, for the checkpoint's own format.
+        least_bytes: bytes that it boots with, its KV cache as small as one longest sequence; null where unknown.
     """
 
     change: str
@@ -138,6 +139,7 @@ class Alternative:
     budget: MemoryBudget | None = None
     values: dict[str, JsonValue] = field(default_factory=dict)
     rules: dict[str, str] = field(default_factory=dict)
+    least_bytes: Bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

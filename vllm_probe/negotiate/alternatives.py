@@ -47,7 +47,19 @@ def _alternative(change: str, sized: Sized, note: str) -> Alternative:
         verdict=budget.verdict,
         note=note + context,
         budget=budget,
+        least_bytes=_least_bytes(sized),
     )
+
+
+def _least_bytes(sized: Sized) -> int | None:
+    """What the rank needs with a KV cache of one longest sequence, or of the size that is pinned."""
+    budget = sized.budget
+    if budget.requested_bytes is None or budget.kv_cache_bytes is None:
+        return None
+    cache = budget.kv_cache_bytes
+    if cache and "kv_cache_memory_bytes" not in sized.case.request.pins:
+        cache = min(cache, least_cache_bytes(sized.case, sized.shape))
+    return budget.requested_bytes - budget.kv_cache_bytes + cache
 
 
 def _answerable(chosen: Sized) -> Iterator[Alternative]:

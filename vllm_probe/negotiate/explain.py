@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vllm_probe.core.codec import to_json
-from vllm_probe.core.config import Estimate, RuntimeConfig
+from vllm_probe.core.config import Alternative, Estimate, RuntimeConfig
 from vllm_probe.core.units import format_bytes, format_rounded
 
 _Node = tuple[str, Sequence[Any]]
@@ -23,7 +23,7 @@ def explain(config: RuntimeConfig) -> str:
     for label, lines in (
         (
             "alternatives",
-            [f"{a.change}: {a.verdict}, {format_bytes(a.requested_bytes)}, {a.note}" for a in config.alternatives],
+            [f"{a.change}: {a.verdict}, {format_bytes(least_need(a))}, {a.note}" for a in config.alternatives],
         ),
         ("warnings", config.warnings),
     ):
@@ -40,7 +40,7 @@ def way_out(config: RuntimeConfig, again: Callable[[str], str] | None = None) ->
     budget, is_invalid = config.budget, config.budget.verdict == "invalid"
     ways = [
         (f"`{again(other.change)}`" if again else other.change)
-        + ("" if is_invalid else f" ({format_bytes(other.requested_bytes)})")
+        + ("" if is_invalid else f" ({format_bytes(least_need(other))})")
         for other in config.alternatives
         if other.verdict in ("boots", "unknown")
     ]
@@ -54,6 +54,11 @@ def way_out(config: RuntimeConfig, again: Callable[[str], str] | None = None) ->
     if budget.device_total_bytes is not None and budget.device_total_bytes < _LEAST_MEMORY:
         return f"it needs {needed}: give the memory with its unit, such as --device-memory 24GiB"
     return f"take a device with {needed}, or a smaller model"
+
+
+def least_need(other: Alternative) -> int | None:
+    """Bytes that tell alternatives apart, of which each may take the whole device: the least that it boots with."""
+    return other.requested_bytes if other.least_bytes is None else other.least_bytes
 
 
 def unsupported(config: RuntimeConfig) -> str | None:

@@ -7,7 +7,7 @@ from vllm_probe.cli.render.console import BUDGET_STYLES, heading, pairs, table
 from vllm_probe.core.config import Decision, RuntimeConfig
 from vllm_probe.core.units import format_bytes, format_rounded
 from vllm_probe.core.values import JsonValue
-from vllm_probe.negotiate.explain import figure, room_of
+from vllm_probe.negotiate.explain import figure, least_need, room_of
 
 _PARTS = ("weights", "activation", "non_torch", "graph", "kv_cache")
 
@@ -98,8 +98,8 @@ def _speed(config: RuntimeConfig) -> list[tuple[str, RenderableType]]:
 
 
 def _alternatives(config: RuntimeConfig) -> RenderableType:
-    rows = table("change", "needs", "verdict", "note", right=("needs",))
+    rows = table("change", "needs at least", "verdict", "note", right=("needs at least",))
     for other in config.alternatives:
         verdict = Text(other.verdict, style=BUDGET_STYLES[other.verdict])
-        rows.add_row(other.change, format_bytes(other.requested_bytes), verdict, other.note)
+        rows.add_row(other.change, format_bytes(least_need(other)), verdict, other.note)
     return rows
