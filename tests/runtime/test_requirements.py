@@ -9,6 +9,8 @@ import torch
 import transformers
 
 from tests.unit.models.families import CONFIGS
+from tests.unit.models.hybrid_configs import HYBRIDS
+from tests.unit.models.more_families import DECODERS, ENCODERS
 from vllm_probe.models.config import parse_config
 from vllm_probe.negotiate.requirements import analyse
 
@@ -53,3 +55,16 @@ def test_a_model_type_beyond_the_catalogue_has_as_many_parameters_as_transformer
     tower = sum(count for name, count in built.items() if ".visual." in name)
     assert analyse(spec).computed_parameters == pytest.approx(sum(built.values()) - tower, rel=3e-4)
     assert spec.vision_parameters == pytest.approx(tower, rel=3e-4)
+
+
+@pytest.mark.parametrize("name", [*DECODERS, *HYBRIDS, *ENCODERS])
+def test_a_further_model_type_has_as_many_parameters_as_transformers_builds(name: str) -> None:
+    config = (DECODERS | HYBRIDS | ENCODERS)[name]
+    spec = parse_config(config, name=name, source=name)
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    kept = {key: value for key, value in config.items() if key != "architectures"}
+    made = transformers.AutoConfig.for_model(**tokens | kept)
+    kind = transformers.AutoModel if name in ENCODERS else transformers.AutoModelForCausalLM
+    with torch.device("meta"):
+        built = sum(value.numel() for value in kind.from_config(made).parameters())
+    assert analyse(spec).computed_parameters == pytest.approx(built, rel=3e-4)

@@ -8,6 +8,7 @@ from vllm_probe.core.values import Bytes, Count, Natural, Rate
 Task: TypeAlias = Literal["generate", "embed"]
 Pooling: TypeAlias = Literal["mean", "cls", "last"]
 AttentionKind: TypeAlias = Literal["full", "sliding", "chunked", "compressed", "linear"]
+LinearKind: TypeAlias = Literal["delta", "mamba1", "mamba2", "convolution"]
 LinearPart: TypeAlias = Literal["attention", "feed_forward", "experts", "lm_head", "kept"]
 
 
@@ -40,21 +41,28 @@ class AttentionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearShape:
-    """Linear attention by a gated delta rule behind a short convolution.
+    """What stands in for attention in the `linear` layers: a short convolution, and a state of fixed size behind it.
 
     Attributes:
-        num_key_heads: query heads, and as many key heads.
-        num_value_heads: value heads, each with a state of `key_dim` x `value_dim` fp32 numbers.
-        key_dim: width of a query or key head.
+        num_key_heads: query heads, and as many key heads; groups of a Mamba 2, 0 without any.
+        num_value_heads: value heads, each with a state of `key_dim` x `value_dim` numbers; channels of a Mamba 1 and of
+            a convolution.
+        key_dim: width of a query or key head; numbers in the state of a channel.
         value_dim: width of a value head.
         conv_width: tokens that the convolution over queries, keys and values spans.
+        kind: `delta` a gated delta rule, `mamba1` and `mamba2` state spaces, `convolution` no state behind it.
+        rank: of the time steps of a Mamba 1, 0 for others.
+        state_width: bytes of a number in the state, 0 without one.
     """
 
-    num_key_heads: Count
+    num_key_heads: Natural
     num_value_heads: Count
     key_dim: Count
     value_dim: Count
     conv_width: Count
+    kind: LinearKind = "delta"
+    rank: Natural = 0
+    state_width: Natural = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,7 @@ class MoeShape:
         num_active: routed experts per token.
         num_shared: shared experts, in widths of a routed one.
         expert_intermediate: width of one expert.
-        num_dense_layers: leading layers with a dense feed-forward.
+        num_dense_layers: layers with a dense feed-forward, the leading ones where nothing else is known.
     """
 
     num_experts: Count
@@ -143,10 +151,13 @@ class ModelSpec:
         task: what the checkpoint is for.
         num_layers: transformer layers.
         hidden_size: width of the residual stream.
-        num_heads: query heads.
-        num_kv_heads: key/value heads; with latent attention those after decompression, one per query head.
-        head_dim: width of a query or key head; with latent attention `nope_dim + rope_dim`.
+        num_heads: query heads, 0 without attention.
+        num_kv_heads: key/value heads, 0 without attention; with latent attention those after decompression, one per
+            query head.
+        head_dim: width of a query or key head, 0 without attention; with latent attention `nope_dim + rope_dim`.
         intermediate_size: width of the dense feed-forward, 0 without one.
+        feed_forward_layers: layers that are a feed-forward and nothing else, where each is that or attention; null
+            where all have one behind their attention.
         is_gated: gate and up projection (SwiGLU) instead of one.
         vocab_size: rows of the token embedding, 0 without one.
         num_positions: rows of a learned position table, 0 with rotary positions.
@@ -204,10 +215,11 @@ class ModelSpec:
     task: Task
     num_layers: Count
     hidden_size: Count
-    num_heads: Count
-    num_kv_heads: Count
-    head_dim: Count
+    num_heads: Natural
+    num_kv_heads: Natural
+    head_dim: Natural
     intermediate_size: Natural
+    feed_forward_layers: tuple[Natural, ...] | None = None
     is_gated: bool
     vocab_size: Natural
     num_positions: Natural = 0

@@ -4,22 +4,35 @@ from collections import Counter
 from dataclasses import replace
 
 from vllm_probe.core.errors import UnsupportedModel
-from vllm_probe.core.model import AttentionGroup, AttentionKind, LinearShape, MlaShape
+from vllm_probe.core.model import AttentionGroup, AttentionKind, LinearKind, LinearShape, MlaShape
 from vllm_probe.models.facts import Facts
 
 _INDEXED_COMPRESSION = 4  # DeepSeek-V4 indexes its finer cache only (transformers modeling_deepseek_v4.py)
-_KINDS: dict[str, AttentionKind] = {
+_ALONE = ("mlp", "moe")
+_KINDS: dict[str, AttentionKind | None] = {
     "full_attention": "full",
     "deepseek_sparse_attention": "full",
     "sliding_attention": "sliding",
     "chunked_attention": "chunked",
     "linear_attention": "linear",
+    **dict.fromkeys(_ALONE),
+}
+"""Words of `layer_types`; null is a layer that is a feed-forward alone."""
+
+_LINEAR: dict[str, LinearKind] = {
+    "delta": "delta",
+    "mamba1": "mamba1",
+    "mamba2": "mamba2",
+    "convolution": "convolution",
 }
 
 
 def read_heads(facts: Facts, mla: MlaShape | None, *, has_groups: bool) -> tuple[int, int, int]:
     """Query heads, key/value heads and the width of a head."""
-    num_heads, hidden = facts.count("num_attention_heads"), facts.count("hidden_size")
+    num_heads, hidden = facts.count("num_attention_heads", minimum=0), facts.count("hidden_size")
+    if not num_heads and "linear_num_value_heads" in facts.values:
+        return 0, 0, 0
+    num_heads = facts.count("num_attention_heads")
     if mla:
         return num_heads, num_heads, mla.nope_dim + mla.rope_dim
     num_kv_heads = facts.count("num_key_value_heads", default=num_heads) if has_groups else num_heads
@@ -61,6 +74,8 @@ def read_groups(facts: Facts) -> tuple[AttentionGroup, ...]:
     if facts.values.get("num_kv_shared_layers"):
         raise UnsupportedModel(f"{facts.source}: layers that share keys and values", hint="report its config")
     counts = Counter(_layers(facts))
+    if facts.flag("linear_beside"):
+        counts[AttentionGroup(kind="linear", num_layers=1)] = facts.count("num_hidden_layers")
     groups = tuple(replace(group, num_layers=count) for group, count in counts.items())
     plain = AttentionGroup(kind="full", num_layers=facts.count("num_hidden_layers"))
     return () if groups == (plain,) else groups
@@ -94,10 +109,10 @@ def _layers(facts: Facts) -> list[AttentionGroup]:
     }
     kinds = _kinds(facts, layers, "chunked" if chunk else "sliding" if window else "full")
     needed = {"sliding": window, "chunked": chunk, "linear": facts.maybe("linear_num_value_heads")}
-    lacking = next((kind for kind in kinds if kind in needed and needed[kind] is None), None)
+    lacking = next((kind for kind in kinds if kind and kind in needed and needed[kind] is None), None)
     if lacking:
         raise facts.invalid(f"{lacking} layers without their window or heads")
-    return [by_kind[kind] for kind in kinds]
+    return [by_kind[kind] for kind in kinds if kind]
 
 
 def _window(facts: Facts) -> int | None:
@@ -106,16 +121,20 @@ def _window(facts: Facts) -> int | None:
     return facts.maybe("sliding_window") if uses else None
 
 
-def _kinds(facts: Facts, layers: int, local: AttentionKind) -> list[AttentionKind]:
+def _kinds(facts: Facts, layers: int, local: AttentionKind) -> list[AttentionKind | None]:
     """What each layer attends to: as listed, else `local` with a full layer at the end of every so many.
 
     Qwen2 begins with full layers (transformers configuration_qwen2.py); Llama 4 has a full layer without rotation after
     every three, Gemma 3 one in six.
     """
     if stated := facts.items("layer_types")[:layers]:
-        unknown = next((str(kind) for kind in stated if not isinstance(kind, str) or kind not in _KINDS), None)
+        words = _KINDS if "feed_forward_layers" in facts.values else _KINDS.keys() - _ALONE
+        unknown = next((str(kind) for kind in stated if not isinstance(kind, str) or kind not in words), None)
         if unknown is not None:
-            raise UnsupportedModel(f"{facts.source}: layers of {unknown[:80]!r}", hint=f"known are {', '.join(_KINDS)}")
+            raise UnsupportedModel(
+                f"{facts.source}: layers of {unknown[:80]!r}",
+                hint=f"known are {', '.join(_KINDS)}",
+            )
         if len(stated) < layers:
             raise facts.invalid(f"layer_types lists {len(stated)} of {layers} layers")
         return [_KINDS[kind] for kind in stated]
@@ -129,9 +148,12 @@ def read_linear(facts: Facts) -> LinearShape | None:
     if "linear_num_value_heads" not in facts.values:
         return None
     return LinearShape(
-        num_key_heads=facts.count("linear_num_key_heads"),
+        num_key_heads=facts.count("linear_num_key_heads", minimum=0),
         num_value_heads=facts.count("linear_num_value_heads"),
         key_dim=facts.count("linear_key_head_dim"),
         value_dim=facts.count("linear_value_head_dim"),
         conv_width=facts.count("linear_conv_kernel_dim"),
+        kind=_LINEAR.get(facts.word("linear_kind"), "delta"),
+        rank=facts.count("linear_rank", default=0, minimum=0),
+        state_width=facts.count("linear_state_width", default=4, minimum=0),
     )

@@ -6,9 +6,11 @@ from vllm_probe.core.errors import UnsupportedModel
 from vllm_probe.core.model import ModelSpec, MoeShape
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
+from vllm_probe.models.derived import renamed
 from vllm_probe.models.facts import MAX_LAYERS, Facts
-from vllm_probe.models.families import ARCHITECTURES, has_rotation, learned_positions, renamed
+from vllm_probe.models.families import ARCHITECTURES, has_rotation, learned_positions
 from vllm_probe.models.quantization import quantized
+from vllm_probe.models.unstated import check_sizes, default_sizes, reason_against
 from vllm_probe.models.vision import tower_parameters
 
 RERANKER = "ForSequenceClassification"
@@ -17,6 +19,9 @@ RERANKER = "ForSequenceClassification"
 _SCORER = re.compile(r"(?:^|/|--)qwen3-reranker-[\d.]+b[\w.-]*(?:/|$)", re.IGNORECASE)
 _SCORE_TOKENS = ("no", "yes")  # https://huggingface.co/Qwen/Qwen3-Reranker-8B; nothing in its files says so
 
+_EMBEDDER = re.compile(rf"(?<!LMHead)Model$|{RERANKER}$")
+_DECODERS = ("ForCausalLM", "LMHeadModel", "Model", "TextModel", "ForConditionalGeneration")
+_ASSUMED_LEN = 2048  # `_get_and_verify_max_len` of vllm/config/model.py, 0.32
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -47,7 +52,8 @@ def parse_config(
     architecture = architecture.replace("ForCausalLM", RERANKER) if scores else architecture
     encodes, rotates = "encoder" in traits, has_rotation(facts, traits)
     biased = facts.flag("linear_bias", default="biased" in traits) or (encodes and not rotates)
-    embeds = encodes or (architecture.endswith(("Model", RERANKER)) and "generator" not in traits)
+    embeds = encodes or (_EMBEDDER.search(architecture) is not None and "generator" not in traits)
+    alone = tuple(facts.ids("feed_forward_layers")) if "feed_forward_layers" in facts.values else None
     mla = read_latent(facts) if "latent" in traits else None
     num_heads, num_kv_heads, head_dim = read_heads(facts, mla, has_groups=not encodes)
     positions, offset = learned_positions(facts, traits)
@@ -65,7 +71,8 @@ def parse_config(
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        intermediate_size=facts.count("intermediate_size", "moe_intermediate_size"),
+        intermediate_size=facts.count("intermediate_size", "moe_intermediate_size", minimum=0 if alone == () else 1),
+        feed_forward_layers=alone,
         is_gated="plain" not in traits and (rotates or not encodes),
         vocab_size=facts.count("vocab_size"),
         num_positions=positions,
@@ -76,7 +83,7 @@ def parse_config(
         ),
         dtype=_dtype(facts, stored_dtype),
         ties_embeddings=embeds or facts.flag("tie_word_embeddings"),
-        has_qkv_bias=not biased and facts.flag("attention_bias"),
+        has_qkv_bias="half-biased" in traits or (not biased and facts.flag("attention_bias")),
         has_bias=biased,
         has_qk_norm=facts.flag("use_qk_norm"),
         has_output_gate=facts.flag("attn_output_gate"),
@@ -95,6 +102,7 @@ def parse_config(
         score_tokens=_SCORE_TOKENS if scores else (),
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
         vision_parameters=tower_parameters(architecture, facts),
+        unknown=_unstated(facts, config) if "endless" in traits else {},
         source=source,
     )
     return quantized(spec, facts)
@@ -103,13 +111,17 @@ def parse_config(
 def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[Facts, set[str], str]:
     kind = Facts(config, source).word("model_type")
     if kind not in ARCHITECTURES:
-        raise _unsupported(source, f"the model type {kind[:80]!r} is not known")
+        raise _unsupported(source, reason_against(kind) or f"the model type {kind[:80]!r} is not known")
     stem, traits, defaults = ARCHITECTURES[kind]
-    facts = Facts(renamed(kind, config), source, defaults)
+    sizes = default_sizes(kind) if is_nested else {}
+    endless = {"max_position_embeddings": _ASSUMED_LEN} if "endless" in traits else {}
+    facts = Facts(renamed(kind, config, source), source, {**sizes, **endless, **defaults})
+    if is_nested:
+        check_sizes(facts)
     if facts.count("num_hidden_layers") > MAX_LAYERS:
         raise facts.invalid(f"num_hidden_layers is over {MAX_LAYERS}")
     encodes = "encoder" in traits
-    tails = ("Model", "ForMaskedLM") if encodes else ("ForCausalLM", "Model", "TextModel", "ForConditionalGeneration")
+    tails = ("Model", "ForMaskedLM") if encodes else _DECODERS
     tails = (*tails, RERANKER)
     architecture = str((facts.items("architectures") or [stem + tails[0]])[0])
     if not is_nested and architecture.lower() not in [(stem + tail).lower() for tail in tails]:
@@ -121,6 +133,13 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
     if facts.values.get("hidden_size_per_layer_input"):
         raise _unsupported(source, "an embedding table for each layer")
     return facts, traits, architecture
+
+
+def _unstated(facts: Facts, config: JsonValue) -> dict[str, str]:
+    """That a model without positions states no longest input, where its config does not."""
+    stated = Facts(config, facts.source).maybe("max_position_embeddings", "seq_length", "model_max_length")
+    reason = f"the config states no limit; {_ASSUMED_LEN} tokens, as vLLM takes, unless --max-model-len says more"
+    return {} if stated else {"max_model_len": reason}
 
 
 def _unsupported(source: str, reason: str) -> UnsupportedModel:
@@ -170,6 +189,7 @@ def _moe(facts: Facts, *, is_parallel: bool) -> MoeShape | None:
     beside = ("intermediate_size",) if is_parallel else ("shared_expert_intermediate_size", "shared_intermediate_size")
     shared = facts.count(*beside, default=shared, minimum=0)
     dense = len(facts.items("mlp_only_layers")) or facts.items("mlp_layer_types").count("dense")
+    dense = facts.count("num_dense_layers", default=dense, minimum=0)
     moe = MoeShape(
         num_experts=experts,
         num_active=facts.count("num_experts_per_tok", "top_k_experts"),

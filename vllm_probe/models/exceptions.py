@@ -9,7 +9,7 @@ from fnmatch import translate
 
 from vllm_probe.core.errors import InvalidModel
 
-_LAYERS = re.compile(r"^(?:model\.)?(?:language_model\.)?(?:model\.)?(?=layers\.)")
+_LAYERS = re.compile(r"^(?:model\.|backbone\.)?(?:language_model\.)?(?:model\.)?(?=layers\.)")
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.")
 _MAX_LENGTH = 400
 _MAX_STEPS = 5_000_000_000  # an upper bound: a second has about a thousand million of these

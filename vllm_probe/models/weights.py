@@ -20,13 +20,14 @@ INDEX = "model.safetensors.index.json"
 _MAX_TENSORS = 1 << 19  # the largest checkpoints have 200,000, mostly experts and their scales
 _HINT = "the download is incomplete or the index is not this model's"
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
-_UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq)$|^mtp\.")
-_ENCODER_HEAD = re.compile(r"^(?:(?:bert|roberta)\.)?pooler\.|^(?:cls|lm_head|classifier)\.")
+_UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq|attn\.bias|masked_bias)$|^mtp\.")
+_ENCODER_HEAD = re.compile(r"^(?:(?:bert|roberta|new)\.)?pooler\.|^(?:cls|lm_head|classifier|head|decoder|vocab_\w+)\.")
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.")
+_MIXED = "in|out|x|dt|q|k|v|o"
 _PARTS = (
     ("experts", re.compile(r"\.experts\.")),
-    ("attention", re.compile(r"\.(?:self_attn|linear_attn|attention|attn)\.")),
-    ("feed_forward", re.compile(r"\.(?:mlp|feed_forward|shared_experts?)\.")),
+    ("attention", re.compile(rf"\.(?:self_attn|linear_attn|attention|attn|mamba|conv)\.|\.mixer\.(?:{_MIXED})_proj\.")),
+    ("feed_forward", re.compile(r"\.(?:mlp|feed_forward|shared_experts?|shared_mlp)\.|\.mixer\.(?:up|down)_proj\.")),
     ("lm_head", re.compile(r"^lm_head\.")),
 )
 _BESIDE = re.compile(r"norm|\.bias$|\.sinks$|\.(?:gate|router|shared_expert_gate)\.|\.conv1d\.|A_log$|dt_bias$|indexer")
@@ -98,9 +99,9 @@ def _read_shards(folder: Path, weight_map: dict[str, str], header_of: HeaderRead
 def loaded_tensors(tensors: dict[str, TensorInfo], spec: ModelSpec) -> dict[str, TensorInfo]:
     """The part of `tensors` that an engine keeps in memory for `spec`.
 
-    Left out: buffers that are computed (positions, rotary frequencies); the pooler and the heads of an encoder that
-    does not score, since no sentence-transformers pooling uses them; an output projection that is tied or that
-    embedding does not need; layers of multi-token prediction, behind the last one or under `mtp.`.
+    Left out: buffers that are computed (positions, rotary frequencies, causal masks of a GPT); the pooler and the heads
+    of an encoder that does not score, since no sentence-transformers pooling uses them; an output projection that is
+    tied or that embedding does not need; layers of multi-token prediction, behind the last one or under `mtp.`.
 
     Raises:
         InvalidModel: the token embedding has another shape than the config says.

@@ -74,8 +74,9 @@ def layout(  # noqa: PLR0913 - what a layout depends on
     sequence (vllm/v1/core/kv_cache_utils.py, vllm/model_executor/models/config.py).
     """
     per_token = math.ceil(need.kv_bytes_per_token(width, ranks) * stage.share)
+    held = math.ceil(need.state_bytes(2, ranks) * stage.share)
     if not per_token:
-        return Layout(0, ())
+        return Layout(held, (CacheGroup("linear", None, block_size, states),) if held else ())
     kinds = Counter[AttentionGroup]()
     for group in groups_of(need.spec):
         kinds[replace(group, num_layers=1, index_top=None)] += math.ceil(group.num_layers * stage.share)
@@ -84,7 +85,7 @@ def layout(  # noqa: PLR0913 - what a layout depends on
     flat = len(kinds) == 1 or any(kind.kind == "compressed" for kind in kinds)
     if flat or not grouped:
         only = next(iter(kinds)) if len(kinds) == 1 else AttentionGroup(kind="full", num_layers=1)
-        state = 0 if flat else math.ceil(need.state_bytes(2, ranks) * stage.share)
+        state = 0 if flat else held
         window = only.window if grouped else None
         return Layout(per_token * block_size + state, (CacheGroup(only.kind, window, block_size),))
     bytes_of = {kind: need.kv_bytes_per_layer(width, ranks, kind) for kind in kinds}

@@ -20,7 +20,7 @@ def linears(spec: ModelSpec) -> tuple[Gemm, ...]:
     if spec.linears:
         return tuple(_stated(linear, spec) for linear in spec.linears)
     attention = _latent_attention(spec, spec.mla) if spec.mla else _attention(spec)
-    feed_forward = _experts(spec, spec.moe) if spec.moe else _feed_forward(spec, spec.num_layers)
+    feed_forward = _experts(spec, spec.moe) if spec.moe else _feed_forward(spec, _feed_forwards(spec))
     return (*attention, *feed_forward, *_output(spec))
 
 
@@ -33,16 +33,34 @@ def vector_parameters(spec: ModelSpec, gemms: tuple[Gemm, ...]) -> int:
     hidden, layers, inner = spec.hidden_size, spec.num_layers, [gemm for gemm in gemms if gemm.name != "lm_head"]
     queries, keys = spec.num_heads * spec.head_dim, 2 * spec.num_kv_heads * spec.head_dim
     has_layer_norms = spec.num_positions > 0
-    total = (4 * layers + 2 if has_layer_norms else 2 * layers + 1) * hidden
+    norms = 2 * layers + 1 if spec.feed_forward_layers is None else layers + 1
+    total = (2 * norms if has_layer_norms else norms) * hidden
     total += sum(gemm.n * gemm.stored for gemm in inner) if spec.has_bias else 0
     per_layer = queries + keys if spec.has_qkv_bias else 0
     per_layer += 2 * spec.head_dim if spec.has_qk_norm else 0
     per_layer += (spec.mla.q_rank or 0) + spec.mla.kv_rank if spec.mla else 0
-    linear, recurrent = spec.linear, sum(group.num_layers for group in groups_of(spec) if group.kind == "linear")
-    if linear:
-        total += recurrent * (linear.conv_width * conv_channels(linear) + 2 * linear.num_value_heads + linear.value_dim)
-    experts = (layers - spec.moe.num_dense_layers) * spec.moe.num_experts if spec.moe and spec.mla else 0
+    recurrent = sum(group.num_layers for group in groups_of(spec) if group.kind == "linear")
+    total += recurrent * _state_vectors(spec.linear) if spec.linear else 0
+    experts = (_feed_forwards(spec) - spec.moe.num_dense_layers) * spec.moe.num_experts if spec.moe and spec.mla else 0
     return total + layers * per_layer + experts
+
+
+def _state_vectors(linear: LinearShape) -> int:
+    """Convolution, decay, skip and norm of one layer (MambaMixer, MambaMixer2 and ShortConv of vLLM, as transformers).
+
+    A Mamba's convolution has a bias; the decay of a Mamba 1 is as large as its state.
+    """
+    heads, taps = linear.num_value_heads, linear.conv_width * conv_channels(linear)
+    if linear.kind == "mamba1":
+        return taps + conv_channels(linear) + heads * (linear.key_dim + 2)
+    if linear.kind == "mamba2":
+        return taps + conv_channels(linear) + heads * (3 + linear.value_dim)
+    return taps + (2 * heads + linear.value_dim if linear.kind == "delta" else 0)
+
+
+def _feed_forwards(spec: ModelSpec) -> int:
+    """Layers with a feed-forward, dense or sparse."""
+    return spec.num_layers if spec.feed_forward_layers is None else len(spec.feed_forward_layers)
 
 
 def _linear(name: str, k: int, n: int, layers: int, *, part: Part = "attention", replicated: bool = False) -> Gemm:
@@ -87,15 +105,24 @@ def _attention(spec: ModelSpec) -> Iterator[Gemm]:
 
 
 def conv_channels(linear: LinearShape) -> int:
-    """Queries, keys and values that pass through the convolution."""
+    """Queries, keys and values that pass through the convolution; of a Mamba 1 and a convolution the values alone."""
     return 2 * linear.num_key_heads * linear.key_dim + linear.num_value_heads * linear.value_dim
 
 
 def _linear_attention(spec: ModelSpec, linear: LinearShape, layers: int) -> Iterator[Gemm]:
     hidden, values = spec.hidden_size, linear.num_value_heads * linear.value_dim
-    yield _linear("linear_qkv", hidden, conv_channels(linear), layers)
-    yield _linear("linear_gate", hidden, values, layers)
-    yield _linear("linear_decay", hidden, 2 * linear.num_value_heads, layers, part="kept")
+    if linear.kind == "delta":
+        yield _linear("linear_qkv", hidden, conv_channels(linear), layers)
+        yield _linear("linear_gate", hidden, values, layers)
+        yield _linear("linear_decay", hidden, 2 * linear.num_value_heads, layers, part="kept")
+    elif linear.kind == "convolution":
+        yield _linear("linear_in", hidden, 3 * values, layers)
+    else:
+        steps = linear.num_value_heads if linear.kind == "mamba2" else 0
+        yield _linear("linear_in", hidden, values + conv_channels(linear) + steps, layers)
+    if linear.rank:
+        yield _linear("linear_x", values, linear.rank + 2 * linear.key_dim, layers)
+        yield _linear("linear_steps", linear.rank, values, layers)
     yield _linear("linear_o", values, hidden, layers)
 
 
@@ -132,13 +159,15 @@ def _compressors(spec: ModelSpec, mla: MlaShape) -> Iterator[Gemm]:
 
 def _feed_forward(spec: ModelSpec, layers: int) -> Iterator[Gemm]:
     hidden, inner = spec.hidden_size, spec.intermediate_size
+    if not layers:
+        return
     for name in ("gate", "up") if spec.is_gated else ("up",):
         yield _linear(name, hidden, inner, layers, part="feed_forward")
     yield _linear("down", inner, hidden, layers, part="feed_forward")
 
 
 def _experts(spec: ModelSpec, moe: MoeShape) -> Iterator[Gemm]:
-    hidden, inner, layers = spec.hidden_size, moe.expert_intermediate, spec.num_layers - moe.num_dense_layers
+    hidden, inner, layers = spec.hidden_size, moe.expert_intermediate, _feed_forwards(spec) - moe.num_dense_layers
     if moe.num_dense_layers:
         yield from _feed_forward(spec, moe.num_dense_layers)
     yield _linear("router", hidden, moe.num_experts, layers, part="kept", replicated=True)
@@ -148,7 +177,7 @@ def _experts(spec: ModelSpec, moe: MoeShape) -> Iterator[Gemm]:
     )
     for prefix, part, stored, active in parts:
         for name, k, n in (("gate", hidden, inner), ("up", hidden, inner), ("down", inner, hidden)):
-            if stored:
+            if stored and (spec.is_gated or name != "gate"):
                 yield Gemm(name=f"{prefix}_{name}", k=k, n=n, stored=stored * layers, active=active * layers, part=part)
 
 

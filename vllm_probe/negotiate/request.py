@@ -128,7 +128,8 @@ def ranks_of(spec: ModelSpec) -> tuple[int, ...]:
     """
     widths = [width for _, width in _divided(spec) if width]
     kv_heads = spec.num_kv_heads
-    fitting = (n for n in range(1, spec.num_heads + 1) if all(width % n == 0 for width in widths))
+    most = spec.num_heads or (spec.linear.num_value_heads if spec.linear else 1)
+    fitting = (n for n in range(1, most + 1) if all(width % n == 0 for width in widths))
     return tuple(n for n in fitting if kv_heads % n == 0 or n % kv_heads == 0)
 
 
@@ -141,7 +142,7 @@ def _divided(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
         ("padded vocabulary rows", padded_vocabulary(spec.vocab_size)),
         ("feed-forward channels", dense),
         ("expert channels", moe.expert_intermediate if moe else 0),
-        ("linear-attention key heads", linear.num_key_heads if linear else 0),
+        ("linear-attention key heads", linear.num_key_heads if linear and linear.num_key_heads > 1 else 0),
         ("linear-attention value heads", linear.num_value_heads if linear else 0),
     )
 

@@ -9,7 +9,7 @@ from vllm_probe.negotiate.gemm import WIDTHS, Gemm, WeightFormat
 from vllm_probe.negotiate.layers import conv_channels, groups_of, linears, vector_parameters
 from vllm_probe.negotiate.stages import Stage
 
-_STATE_WIDTH = 4  # bytes of a number in the state of linear attention: `mamba_ssm_dtype` of the configs
+_STATE_FLOPS = {"delta": 7.0, "mamba1": 5.0, "mamba2": 5.0, "convolution": 0.0}  # for each number of a state
 _INDEX_SCALE = 4  # bytes of the scale beside the fp8 key of an indexer
 _LATENT_TILE = 128  # fp8 latents of sparse attention: an fp32 scale for so many, positions kept in 16 bits
 
@@ -54,7 +54,7 @@ class Requirements:
 
         A layer takes 2 heads (key width + value width) for each token or cache entry that it sees, an indexer 2 heads
         width for each that it scores. A gated delta rule takes 7 for each number of its state: decay 1, read by the
-        key 2, update 2, read by the query 2.
+        key 2, update 2, read by the query 2; a state space, whose keys do not read it, 5.
         """
         spec, mla, linear = self.spec, self.spec.mla, self.spec.linear
         total = 0.0
@@ -67,7 +67,8 @@ class Requirements:
                 total += 2.0 * mla.num_indexers * mla.index_heads * mla.index_dim * scored
             if linear and group.kind == "linear":
                 state = linear.num_value_heads * linear.key_dim * linear.value_dim
-                total += group.num_layers * (7.0 * state + 2 * linear.conv_width * conv_channels(linear))
+                per_layer = _STATE_FLOPS[linear.kind] * state + 2 * linear.conv_width * conv_channels(linear)
+                total += group.num_layers * per_layer
         return total
 
     def weight_bytes(self, weights: WeightFormat) -> int:
@@ -182,13 +183,20 @@ class Requirements:
         return total
 
     def state_bytes(self, width: int, ranks: int = 1) -> int:
-        """Bytes of linear attention for one sequence: in each layer conv_width - 1 inputs and an fp32 state."""
+        """Bytes of linear attention for one sequence on one rank: in each layer conv_width - 1 inputs and the state.
+
+        Ranks that outnumber the groups of a Mamba 2 repeat them (`MambaStateShapeCalculator` of vLLM 0.32,
+        model_executor/layers/mamba/mamba_utils.py).
+        """
         linear = self.spec.linear
         if linear is None:
             return 0
         layers = sum(group.num_layers for group in groups_of(self.spec) if group.kind == "linear")
-        state = linear.num_value_heads * linear.key_dim * linear.value_dim * _STATE_WIDTH
-        return layers * ((linear.conv_width - 1) * conv_channels(linear) * width + state) // ranks
+        values = linear.num_value_heads * linear.value_dim
+        inputs = 2 * -(-linear.num_key_heads // ranks) * linear.key_dim + values // ranks
+        return layers * (
+            (linear.conv_width - 1) * inputs * width + values // ranks * linear.key_dim * linear.state_width
+        )
 
 
 def _seen(group: AttentionGroup, context: float) -> float:

@@ -139,7 +139,7 @@ def test_only_linear_and_dynamic_scaling_stretch_the_positions(rope: dict[str, A
     ("config", "reason"),
     [
         ({}, "model type ''"),
-        (BERT | {"model_type": "mamba"}, "'mamba'"),
+        (BERT | {"model_type": "retnet"}, "'retnet'"),
         (BERT | {"architectures": ["BertForTokenClassification"]}, "BertForTokenClassification"),
         (BERT | {"position_embedding_type": "relative_key"}, "relative"),
         (BERT | {"is_decoder": True}, "causal"),

@@ -1,13 +1,17 @@
 """Model types beyond the catalogue's are read in their own keys."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.models.families import CONFIGS, OF_OWN_CODE
-from vllm_probe.core.errors import UnsupportedModel
+from tests.unit.models.hybrid_configs import HYBRIDS
+from tests.unit.models.more_families import DECODERS, ENCODERS, GTE_BASE, REFUSED
+from vllm_probe.core.errors import InvalidModel, UnsupportedModel
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.models.config import parse_config
+from vllm_probe.models.families import ARCHITECTURES
 from vllm_probe.negotiate.requirements import analyse
 
 
@@ -21,9 +25,12 @@ def test_a_model_has_the_parameters_that_it_is_published_with(name: str) -> None
     assert analyse(parse(config)).computed_parameters == pytest.approx(published, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+GENERATORS = CONFIGS | DECODERS | HYBRIDS
+
+
+@pytest.mark.parametrize("name", GENERATORS)
 def test_every_one_of_them_generates(name: str) -> None:
-    spec = parse(CONFIGS[name])
+    spec = parse(GENERATORS[name])
     assert (spec.task, spec.pooling, spec.is_encoder) == ("generate", None, False)
     assert bool(spec.vision_parameters) == ("-vl-" in name)
 
@@ -69,3 +76,85 @@ def test_the_length_that_a_command_r_states_apart_goes_before_its_positions() ->
 def test_a_command_r7b_sees_everything_in_one_layer_of_four() -> None:
     groups = {group.kind: group.num_layers for group in parse(CONFIGS["c4ai-command-r7b"]).attention_groups}
     assert groups == {"sliding": 24, "full": 8}
+
+
+def test_a_bloom_has_no_positions_and_no_longest_input_unless_it_states_one() -> None:
+    spec = parse(DECODERS["bloom-560m"])
+    assert (spec.rope_theta, spec.num_positions, spec.max_model_len, spec.intermediate_size) == (None, 0, 2048, 4096)
+    assert "no limit" in spec.unknown["max_model_len"]
+    stated = parse(DECODERS["bloom-560m"] | {"seq_length": 4096})
+    assert (stated.max_model_len, stated.unknown) == (4096, {})
+
+
+def test_a_gpt_2_has_learned_positions_and_a_gpt_bigcode_one_key_head() -> None:
+    gpt2, starcoder = parse(DECODERS["gpt2"]), parse(DECODERS["starcoder"])
+    assert (gpt2.num_positions, gpt2.position_offset, gpt2.num_kv_heads, gpt2.is_gated) == (1024, 0, 12, False)
+    assert (starcoder.num_kv_heads, starcoder.intermediate_size, starcoder.ties_embeddings) == (1, 24576, True)
+    assert parse(DECODERS["starcoder"] | {"multi_query": False}).num_kv_heads == 48
+
+
+def test_experts_of_an_ernie_are_in_the_layers_between_two() -> None:
+    config = DECODERS["ERNIE-4.5-21B-A3B"]
+
+    def dense(**change: int) -> int | None:
+        moe = parse(config | change).moe
+        return moe.num_dense_layers if moe else None
+
+    assert (dense(), dense(moe_layer_start_index=3), dense(moe_layer_end_index=-1)) == (1, 3, 1)
+    assert (dense(moe_layer_end_index=20), dense(moe_layer_interval=2)) == (8, 14)
+
+
+def test_layers_of_a_hunyuan_are_all_alike_or_refused() -> None:
+    moe = parse(DECODERS["Hunyuan-A13B"]).moe
+    assert moe
+    assert (moe.num_active, moe.num_shared, moe.expert_intermediate) == (8, 1, 3072)
+    with pytest.raises(InvalidModel, match="differ in moe_intermediate_size"):
+        parse(DECODERS["Hunyuan-A13B"] | {"moe_intermediate_size": [3072, 3072, 3072, 1024]})
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_further_encoders_embed(name: str) -> None:
+    spec = parse(ENCODERS[name])
+    assert (spec.task, spec.is_encoder, spec.num_token_types) == ("embed", True, 0)
+    assert spec.is_gated == (name == "ModernBERT-base")
+    assert (spec.rope_theta is None) == (spec.num_positions > 0) == (name == "distilbert-base")
+
+
+def test_a_gte_of_own_code_rotates_and_gates() -> None:
+    spec = parse(GTE_BASE)
+    assert (spec.task, spec.rope_theta, spec.is_gated, spec.has_qkv_bias) == ("embed", 5e5, True, True)
+    assert analyse(spec).computed_parameters == pytest.approx(136_776_192, rel=3e-4)
+    with pytest.raises(UnsupportedModel, match="relative positions"):
+        parse(GTE_BASE | {"position_embedding_type": "absolute"})
+
+
+@pytest.mark.parametrize(("kind", "reason"), REFUSED.items())
+def test_a_model_type_that_cannot_be_read_is_refused_with_what_it_has(kind: str, reason: str) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        parse({"model_type": kind})
+
+
+def test_the_reference_page_lists_every_model_type_that_can_be_read() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text()
+    table = page.partition("## A GGUF file")[0]
+    assert not [kind for kind in ARCHITECTURES if f"`{kind}`" not in table]
+
+
+def llava(text: dict[str, Any]) -> dict[str, Any]:
+    return {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": text}
+
+
+def test_a_text_part_has_the_sizes_of_its_model_type_where_it_states_none() -> None:
+    spec = parse(llava({"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096}))
+    assert (spec.num_layers, spec.hidden_size, spec.num_heads, spec.num_kv_heads) == (32, 4096, 32, 32)
+    assert (spec.intermediate_size, spec.vocab_size, spec.max_model_len) == (11008, 32064, 4096)
+    assert parse(llava({"model_type": "llama", "num_attention_heads": 64})).num_kv_heads == 64
+    assert parse(llava({"model_type": "mistral"})).num_kv_heads == 8
+
+
+def test_a_text_part_whose_sizes_are_not_known_is_to_be_written_whole() -> None:
+    with pytest.raises(UnsupportedModel, match="leaves hidden_size, num_hidden_layers") as caught:
+        parse(llava({"model_type": "olmo2", "vocab_size": 100352, "num_attention_heads": 32}))
+    assert "use_diff=False" in str(caught.value.hint)
+    with pytest.raises(InvalidModel, match="num_hidden_layers"):
+        parse({"model_type": "llama", "vocab_size": 32064})

@@ -104,6 +104,7 @@ def test_shards_are_added_up_without_tied_heads_buffers_and_prediction_layers(tm
         "model.layers.1.mlp.up_proj.weight": LAYER,
         "model.layers.2.eh_proj.weight": LAYER,
         "model.layers.0.self_attn.rotary_emb.inv_freq": ("F32", (4,)),
+        "h.0.attn.bias": ("F32", (1, 1, 8, 8)),
         "lm_head.weight": ("BF16", (32, 8)),
         "mtp.layers.0.mlp.up_proj.weight": LAYER,
     }

@@ -1,0 +1,72 @@
+"""Keys of a config that follow from others, by model type."""
+
+from collections.abc import Callable
+
+from vllm_probe.core.values import JsonValue
+from vllm_probe.models.facts import Facts
+from vllm_probe.models.families import RENAMED
+from vllm_probe.models.hybrids import HYBRIDS
+
+
+def renamed(kind: str, config: dict[str, JsonValue], source: str) -> dict[str, JsonValue]:
+    """`config` of the model type `kind` in the keys of later configs.
+
+    Raises:
+        InvalidModel: a key that the shape follows from has another value than a number of layers or a width.
+    """
+    names = RENAMED.get(kind, {})
+    found = {**config, **{names[key]: value for key, value in config.items() if key in names}}
+    return found | _FOLLOWING[kind](Facts(found, source)) if kind in _FOLLOWING else found
+
+
+def _fourfold(facts: Facts) -> dict[str, JsonValue]:
+    """A feed-forward of four widths unless another is stated, and one key/value head of a GPT-BigCode."""
+    shares = facts.flag("multi_query", default=facts.word("model_type") == "gpt_bigcode")
+    heads = {"num_key_value_heads": 1} if shares else {}
+    ratio = facts.count("expansion_ratio", default=4)
+    return {"intermediate_size": facts.maybe("intermediate_size") or ratio * facts.count("hidden_size"), **heads}
+
+
+def _falcon(facts: Facts) -> dict[str, JsonValue]:
+    """One key/value head, or one a query head, unless it is of the newer kind (configuration_falcon.py)."""
+    heads: dict[str, JsonValue] = {}
+    if not facts.flag("new_decoder_architecture"):
+        many = facts.values.get("num_attention_heads")
+        heads["num_key_value_heads"] = 1 if facts.flag("multi_query", default=True) else many
+    width = facts.maybe("intermediate_size") or 4 * facts.count("hidden_size")
+    return {"intermediate_size": width, **heads}
+
+
+def _ernie(facts: Facts) -> dict[str, JsonValue]:
+    """Experts in every so many layers from one to another (configuration_ernie4_5_moe.py)."""
+    layers, every = facts.count("num_hidden_layers"), facts.count("moe_layer_interval", default=1)
+    first, end = facts.count("moe_layer_start_index", default=1, minimum=0), facts.values.get("moe_layer_end_index", -1)
+    last = layers - 1 if end == -1 else min(facts.count("moe_layer_end_index", minimum=0), layers - 1)
+    return {"num_dense_layers": layers - max(0, (last + 1) // every - first // every)}
+
+
+def _rotated(facts: Facts) -> dict[str, JsonValue]:
+    """Positions of the GTE encoders, which are known rotated only."""
+    stated = facts.word("position_embedding_type", default="rope")
+    return {"position_embedding_type": "absolute" if stated == "rope" else "learned"}
+
+
+def _hunyuan(facts: Facts) -> dict[str, JsonValue]:
+    """Values that are listed for each layer, where all are alike."""
+    found = {key: facts.items(key) for key in ("moe_intermediate_size", "num_experts_per_tok", "n_shared_experts")}
+    uneven = next((key for key, values in found.items() if any(value != values[0] for value in values)), None)
+    if uneven:
+        raise facts.invalid(f"layers differ in {uneven}")
+    return {key: values[0] for key, values in found.items() if values}
+
+
+_FOLLOWING: dict[str, Callable[[Facts], dict[str, JsonValue]]] = {
+    "falcon": _falcon,
+    "ernie4_5_moe": _ernie,
+    "hunyuan_v1_moe": _hunyuan,
+    "new": _rotated,
+    "gte": _rotated,
+    **HYBRIDS,
+    **dict.fromkeys(("gpt2", "gpt_bigcode", "gptj", "bloom", "mpt"), _fourfold),
+}
+"""By model type, keys that follow from others."""
