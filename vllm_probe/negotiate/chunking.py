@@ -85,8 +85,12 @@ def refusal_of_step(case: Case) -> str | None:
 
 
 def start_defaults(case: Case, length: int) -> dict[str, int]:
-    """Tokens and sequences of a step that vLLM's server takes where nothing is said, as its options."""
+    """Tokens and sequences of a step of a server that came up and where nothing is said of them, as its options.
+
+    They are vLLM's own; with fewer tokens than the longest image or video takes it would not have come up.
+    """
     if not runs_v0(case):
-        return server_defaults(case.engine_version, case.total_bytes or 0, case.capability.device.arch)
+        own = server_defaults(case.engine_version, case.total_bytes or 0, case.capability.device.arch)
+        return own | {"max_num_batched_tokens": max(own["max_num_batched_tokens"], item_tokens(case))}
     tokens = max(_V0_TOKENS, length) if computes_whole(case, length) else case.law["v0_chunk"]
     return {"max_num_batched_tokens": tokens, "max_num_seqs": _V0_SEQS}

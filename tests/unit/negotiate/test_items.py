@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.negotiate.cases import ARC, GIB, H100, QWEN3_8B, RTX, case, config, decision
 from vllm_probe.models import catalogue
-from vllm_probe.negotiate.chunking import item_tokens
+from vllm_probe.negotiate.chunking import item_tokens, start_defaults
 
 GEMMA3, GEMMA4 = catalogue.load("gemma-3-4b"), catalogue.load("gemma-4-31B")
 ROCM = H100 | {"device_type": "amd", "device": {"arch": "gfx942"}}
@@ -37,6 +37,11 @@ def test_a_step_is_at_least_the_longest_item() -> None:
     step = decision(found, "max_num_batched_tokens")
     assert step.rule == "the longest image or video, which is computed whole"
     assert step.would_change == "another model, or --max-num-batched-tokens"
+
+
+def test_a_server_that_came_up_had_a_step_that_holds_the_longest_item() -> None:
+    assert start_defaults(case(GEMMA4, RTX, engine="vllm"), 8192)["max_num_batched_tokens"] == 2496
+    assert start_defaults(case(QWEN3_8B, RTX, engine="vllm"), 8192)["max_num_batched_tokens"] == 2048
 
 
 def test_a_smaller_pinned_step_is_refused_with_the_number_and_what_would_boot() -> None:
