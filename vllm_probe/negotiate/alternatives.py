@@ -11,7 +11,7 @@ from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import format_bytes, format_rounded
 from vllm_probe.negotiate.budget import least_cache_bytes
-from vllm_probe.negotiate.candidates import Candidate, cache_reason, match, own_doubt
+from vllm_probe.negotiate.candidates import Candidate, match
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.chunking import least_step, refusal_of_step
 from vllm_probe.negotiate.predict import predict
@@ -19,6 +19,8 @@ from vllm_probe.negotiate.request import Request, ranks_of, workload_of
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.select import LEAST_BITS, Selection
 from vllm_probe.negotiate.sizing import Sized, size
+from vllm_probe.negotiate.support import cache_reason, own_doubt
+from vllm_probe.negotiate.workable import workable
 
 _OTHER_MODELS = 2
 _MIB = 1 << 20
@@ -32,7 +34,9 @@ def alternatives(selection: Selection) -> tuple[Alternative, ...]:
     if chosen is not own:
         note = f"the checkpoint as it is, nothing to obtain; {format_bytes(own.budget.weights_bytes)} of weights"
         found.append(_alternative(f"--quantization {own.candidate.quantization}", own, note))
-    if chosen.budget.verdict == "invalid":
+    if chosen.candidate.unsupported:
+        found += [*(_alternative(*each) for each in workable(chosen.case)), *_other_models(chosen.case)]
+    elif chosen.budget.verdict == "invalid":
         found += [*_stepped(chosen), *_answerable(chosen), *_other_models(chosen.case)]
     elif not chosen.boots:
         found += [*_raised(chosen), *_smaller(selection), *_split(selection), *_other_models(chosen.case)]

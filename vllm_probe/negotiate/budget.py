@@ -42,7 +42,8 @@ def _stage(case: Case, candidate: Candidate, shape: Shape, stage: Stage) -> Memo
         "graph_bytes": terms_bytes(case.law["graph"], sizes) if shape.has_graphs else 0,
     }
     limit, length = limit_bytes(case, fixed["graph_bytes"]), shape.max_model_len
-    invalid = case.workload.reason is not None or shape.tokens < least_step(case, length)
+    invalid = bool(candidate.unsupported or case.workload.reason)
+    invalid = invalid or shape.tokens < least_step(case, length)
     if limit is None:
         return MemoryBudget(**fixed, verdict="invalid" if invalid else "unknown")
     cache = layout_of(case, shape, stage)

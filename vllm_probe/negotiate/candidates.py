@@ -1,29 +1,38 @@
 """Step 2, capability matching: each number format and quantization, accepted or rejected with what decided."""
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from vllm_probe.core.config import Rejection
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.units import format_bytes
-from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS, WeightFormat
-from vllm_probe.negotiate.laws import Row, by_device, table, version_number
+from vllm_probe.negotiate.laws import Row, table
 from vllm_probe.negotiate.rates import slower
+from vllm_probe.negotiate.support import (
+    DTYPES,
+    WORDS,
+    cache_reason,
+    device_doubt,
+    device_reason,
+    doubt,
+    dtype_rule,
+    format_reason,
+    is_below,
+    kernel_reason,
+    own_doubt,
+    own_methods,
+    own_reason,
+    shown,
+    support,
+)
 
-WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
-"""Runtime word of a number format to capability word."""
-
-_ORDER = ("bfloat16", "float16", "float32")
 _TIE = 1.05  # a difference that bench cannot tell from noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Number format and quantization that the engine has kernels for on this device.
+    """Number format and quantization that the engine may have kernels for on this device.
 
     Attributes:
         dtype: format of activations, vLLM's word.
@@ -34,6 +43,7 @@ class Candidate:
         requires: what must be obtained first.
         doubts: what the tables are not sure of.
         refusal: why it may not be chosen, null if it may.
+        unsupported: why the engine certainly cannot run it on this device, whatever its memory; null if it may.
         unmeasured: why its speed is only derived, from narrower weights in a wider product; it is then offered and not
             chosen for its speed. Null where the descriptor has its rate.
     """
@@ -46,6 +56,7 @@ class Candidate:
     requires: tuple[str, ...]
     doubts: tuple[str, ...]
     refusal: str | None
+    unsupported: str | None
     unmeasured: str | None
 
 
@@ -66,9 +77,9 @@ def match(case: Case) -> Match:
         BadUsage: a pinned format or method that the engine cannot run on this device.
     """
     dtype, dtypes = _choose_dtype(case)
-    checkpoint, rows = case.spec.quantization, _support(case, "methods")
+    checkpoint, rows = case.spec.quantization, support(case, "methods")
     others = {name: row for name, row in rows.items() if name != checkpoint and not row.get("own_only")}
-    kernels = {name: _kernel_reason(case, row) for name, row in others.items()}
+    kernels = {name: kernel_reason(case, row) or _unlike(case, name, dtype) for name, row in others.items()}
     twins = [_candidate(case, dtype, name, rows[name]) for name, reason in kernels.items() if reason is None]
     own = _candidate(case, dtype, checkpoint, rows.get(checkpoint, {}))
     pinned = case.request.pins.get("quantization", checkpoint)
@@ -83,19 +94,10 @@ def match(case: Case) -> Match:
     )
 
 
-def own_doubt(case: Case) -> str | None:
-    """Why the engine may lack kernels for the checkpoint as it is, or null."""
-    name, rows = case.spec.quantization, _support(case, "methods")
-    if name == "none":
-        return None
-    unknown = f"no kernels are known, the engine may refuse it; known there are {', '.join(rows) or 'none'}"
-    reason = _kernel_reason(case, rows[name]) if name in rows else unknown
-    return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
-
-
-def cache_reason(case: Case) -> str | None:
-    """Why the engine may not read an 8-bit KV cache on this architecture, or null."""
-    return _kernel_reason(case, _support(case, "fp8_cache"))
+def _unlike(case: Case, method: str, dtype: str) -> str | None:
+    """Why a method cannot stand beside the number format that is taken, or null."""
+    reason = None if format_reason(case, dtype, ()) else format_reason(case, dtype, [method])
+    return reason and f"{reason}, {dtype} is taken here"
 
 
 def _cache_doubt(case: Case, dtype: str, *, is_own: bool) -> str | None:
@@ -110,21 +112,25 @@ def _cache_doubt(case: Case, dtype: str, *, is_own: bool) -> str | None:
 def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
     """The fastest format that can run, the checkpoint's own when bench cannot tell them apart."""
     pinned, own = case.request.pins.get("dtype"), case.spec.dtype
-    reasons = {dtype: _dtype_reasons(case, dtype) for dtype in _ORDER}
-    usable = [dtype for dtype in sorted(_ORDER, key=own.__ne__) if not reasons[dtype]]
+    reasons = {dtype: _dtype_reasons(case, dtype) for dtype in DTYPES}
+    possible = [dtype for dtype in DTYPES if not format_reason(case, dtype, _methods(case))]
+    usable = [dtype for dtype in sorted(DTYPES, key=own.__ne__) if not reasons[dtype]]
     rated = {dtype: rate.gflops for dtype in usable if (rate := case.rates.of(WORDS[dtype]))}
     widest = case.need.num_parameters * WIDTHS["float32"]
     if len(rated) > 1 and case.usable_bytes and widest > case.usable_bytes and rated.pop("float32", None):
         reasons["float32"].append(f"{format_bytes(widest)} of weights do not fit")
     if case.request.objective == "memory":
         rated = {dtype: rate for dtype, rate in rated.items() if WIDTHS[dtype] == min(map(WIDTHS.__getitem__, rated))}
-    best = max(rated, key=lambda dtype: rated[dtype] * (_TIE if dtype == own else 1), default=(*usable, own)[0])
+    best = max(
+        rated, key=lambda dtype: rated[dtype] * (_TIE if dtype == own else 1), default=(*usable, *possible, own)[0]
+    )
     if pinned:
-        if reason := _kernel_reason(case, _dtype_rule(case, pinned)) or _model_reason(case, pinned):
-            raise BadUsage(f"--dtype {pinned} cannot run: {reason}", hint=f"use one of {', '.join(usable)}")
+        if reason := format_reason(case, pinned, _methods(case)):
+            hint = f"use one of {', '.join(possible)}" if possible else "no number format runs this model here"
+            raise BadUsage(f"--dtype {pinned} cannot run: {reason}", hint=hint)
         best = pinned
     rejected = []
-    for dtype in (dtype for dtype in _ORDER if dtype != best):
+    for dtype in (dtype for dtype in DTYPES if dtype != best):
         rate, best_rate = case.rates.of(WORDS[dtype]), case.rates.of(WORDS[best])
         because = [] if rate else [case.rates.why_missing(WORDS[dtype])]
         if rate and best_rate and rate.gflops * _TIE < best_rate.gflops:
@@ -136,27 +142,27 @@ def _choose_dtype(case: Case) -> tuple[str, tuple[Rejection, ...]]:
 
 def _dtype_reasons(case: Case, dtype: str) -> list[str]:
     """Why a format may not be used, whatever its speed."""
-    reasons = [_kernel_reason(case, _dtype_rule(case, dtype)), _model_reason(case, dtype)]
+    reasons = [format_reason(case, dtype, _methods(case))]
     needs, execution = case.device["fp16_needs"], case.capability.execution
     if dtype == "float16" and needs and {*execution.matrix_instructions, case.capability.device.arch}.isdisjoint(needs):
         reasons.append(f"this CPU has no fp16 arithmetic (none of {', '.join(needs)} in the descriptor)")
-    has_range = case.rates.of("bf16") and not _kernel_reason(case, _dtype_rule(case, "bfloat16"))
+    has_range = case.rates.of("bf16") and not format_reason(case, "bfloat16", _methods(case))
     if dtype == "float16" and case.spec.dtype == "bfloat16" and has_range:
         reasons.append("the checkpoint is bfloat16, whose values can exceed the 65504 that float16 holds")
     return [reason for reason in reasons if reason]
 
 
-def _model_reason(case: Case, dtype: str) -> str | None:
-    """Why the engine refuses this kind of model in a format that it has kernels for, or null."""
-    row, kind = table("support")[case.request.engine]["no_float16"], case.spec.model_type
-    return f"{kind}: {row['because']}" if dtype == "float16" and kind in row["models"] else None
+def _methods(case: Case) -> tuple[str, ...]:
+    """Methods of the weights that are multiplied: of a pinned twin, else the checkpoint's."""
+    pinned = case.request.pins.get("quantization", case.spec.quantization)
+    return own_methods(case) if pinned == case.spec.quantization else (pinned,)
 
 
 def _unrated(case: Case, dtype: str) -> str | None:
     """That a format was taken without a rate, and why not one that has a rate; or null."""
     if "dtype" in case.request.pins or case.rates.of(WORDS[dtype]):
         return None
-    rated = {other: _dtype_reasons(case, other) for other in _ORDER if case.rates.of(WORDS[other])}
+    rated = {other: _dtype_reasons(case, other) for other in DTYPES if case.rates.of(WORDS[other])}
     refused = "; ".join(f"{other}: {', '.join(reasons)}" for other, reasons in rated.items() if reasons)
     if not refused:
         return None
@@ -164,48 +170,23 @@ def _unrated(case: Case, dtype: str) -> str | None:
     return f"{dtype} is taken without a rate ({why}), what has one cannot run: {refused}"
 
 
-def _support(case: Case, kind: str) -> Row:
-    return by_device(table("support")[case.request.engine][kind], case.device_type)
-
-
-def _dtype_rule(case: Case, dtype: str) -> Row:
-    word = WORDS[dtype]
-    found: Row = _support(case, "dtypes").get(word, {"no": f"{case.request.engine} has no {word} kernels here"})
-    return found
-
-
-def _kernel_reason(case: Case, row: Row) -> str | None:
-    """Why the engine has no kernel here, or null."""
-    if row.get("no"):
-        return str(row["no"])
-    if _is_below(case, row.get("min_arch")):
-        return f"its kernels need {_shown(row['min_arch'])}, this is {case.capability.device.arch}"
-    if "max_arch" in row and _is_below(case, (row["max_arch"][0], row["max_arch"][1] + 1)) is False:
-        return f"its kernels end with {_shown(row['max_arch'])}, this is {case.capability.device.arch}: {row['note']}"
-    return None
-
-
-def _is_below(case: Case, least: Sequence[Any] | None) -> bool | None:
-    """Whether the architecture is older than `least`; null where it is unknown or of another family."""
-    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", case.capability.device.arch or "")
-    if least is None or arch is None or least[0] != arch[1]:
+def _unsupported(case: Case, name: str) -> str | None:
+    """Why the engine certainly cannot run a method that has kernels, or the checkpoint's own, here; or null."""
+    is_own = name == case.spec.quantization
+    if reason := device_reason(case) or (own_reason(case) if is_own else None):
+        return reason
+    formats = {dtype: format_reason(case, dtype, own_methods(case) if is_own else (name,)) for dtype in DTYPES}
+    if not all(formats.values()):
         return None
-    return int(arch[2]) < int(least[1])
+    return f"no number format is left: {'; '.join(f'{dtype}: {reason}' for dtype, reason in formats.items())}"
 
 
-def _shown(arch: Sequence[Any]) -> str:
-    return "".join(map(str, arch))
-
-
-def _doubt(case: Case, row: Row) -> str | None:
-    """What a table is not sure of on this architecture, or null."""
-    arch, sure = case.capability.device.arch, tuple(row.get("sure_arch", ()))
-    if version_number(row.get("doubt_since", "0")) > version_number(case.engine_version):
+def _unsized(case: Case, method: Row) -> str | None:
+    """That neither a method nor a file says how many bits the checkpoint stores, or null."""
+    spec = case.spec
+    if spec.quantization == "none" or method["bits"] or spec.stored_bits or spec.weight_bytes is not None:
         return None
-    if "doubt" not in row or (arch and sure and arch.startswith(sure)):
-        return None
-    seen = f"; {f'this is {arch}' if arch else 'the descriptor names no arch'}" if sure else ""
-    return f"{row['doubt']}{seen}"
+    return f"no file says how many bits {spec.quantization} stores: weights are counted as if they were not quantized"
 
 
 def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
@@ -217,14 +198,13 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     parts |= {part: (bits, 0) for part, bits in read.items()}
     most = next((read[part] for part in ("experts", "feed_forward", "attention") if part in read), None)
     word, unmeasured = _compute(case, row, method["format"], dtype)
-    found = (_doubt(case, row), _doubt(case, _dtype_rule(case, dtype)), _unrated(case, dtype))
-    doubts = [doubt for doubt in (*found, _cache_doubt(case, dtype, is_own=is_own)) if doubt]
-    if is_own and (reason := own_doubt(case)):
-        doubts.append(reason)
+    found = [device_doubt(case), doubt(case, row), doubt(case, dtype_rule(case, dtype)), _unrated(case, dtype)]
+    found += [_cache_doubt(case, dtype, is_own=is_own), *([own_doubt(case), _unsized(case, method)] if is_own else [])]
+    doubts = [each for each in found if each]
     needed = row.get("native_arch", row.get("min_arch"))
     if needed and case.capability.device.arch is None:
-        doubts.append(f"{name} needs {_shown(needed)} or newer; the descriptor names no arch")
-    refusal = None
+        doubts.append(f"{name} needs {shown(needed)} or newer; the descriptor names no arch")
+    refusal, unsupported = None, _unsupported(case, name)
     if case.spec.quantization != "none":
         refusal = f"the checkpoint is {case.spec.quantization} already"
     elif case.spec.is_encoder:
@@ -242,16 +222,17 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
         ),
         option=row.get("option", "--quantization"),
         requires=(f"{method['obtain']} of {case.spec.name}",) if method["obtain"] and not is_own else (),
-        doubts=tuple(doubts),
+        doubts=() if unsupported else tuple(doubts),
         refusal=None if is_own else refusal,
+        unsupported=unsupported,
         unmeasured=None if is_own else unmeasured,
     )
 
 
 def _compute(case: Case, row: Row, word: str | None, dtype: str) -> tuple[str, str | None]:
     """Capability word whose rate counts for a method that multiplies in `word`, and why its own does not count."""
-    if _is_below(case, row.get("native_arch")):
-        arch, native = case.capability.device.arch, _shown(row["native_arch"])
+    if is_below(case, row.get("native_arch")):
+        arch, native = case.capability.device.arch, shown(row["native_arch"])
         return WORDS[dtype], f"{arch} unpacks its weights to {WORDS[dtype]}; it is multiplied as it is from {native} on"
     if word and case.rates.of(word):
         return word, None

@@ -7,7 +7,7 @@ from vllm_probe.core.config import OWN_FORMAT, Compile, Decision, Rejection
 from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, limit_bytes
 from vllm_probe.negotiate.cached import alignment_option, block_size_rule, cache_format_rule
-from vllm_probe.negotiate.candidates import WORDS, Candidate
+from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.chunking import computes_whole, item_tokens
 from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
@@ -18,6 +18,7 @@ from vllm_probe.negotiate.request import ranks_of
 from vllm_probe.negotiate.select import Selection
 from vllm_probe.negotiate.sizing import Sized, alignment
 from vllm_probe.negotiate.stages import stages_of
+from vllm_probe.negotiate.support import WORDS
 
 _NO_CAPACITY = "the capacity is unknown: give --device-memory"
 _RAY = "--distributed-executor-backend ray"
@@ -84,6 +85,7 @@ def _formats(record: Record, selection: Selection) -> None:
         active_parameters=case.need.active_parameters,
         weights_bytes=chosen.budget.weights_bytes,
         accuracy=_accuracy(candidate),
+        **({"unsupported": candidate.unsupported} if candidate.unsupported else {}),
         candidates={each.candidate.quantization: _standing(each) for each in (selection.own, *selection.twins)},
     )
     if not case.keeps_kv:

@@ -10,7 +10,6 @@ from vllm_probe.core.document import Stamp
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.alternatives import alternatives
-from vllm_probe.negotiate.candidates import WORDS
 from vllm_probe.negotiate.case import Case, open_case
 from vllm_probe.negotiate.chunking import refusal_of_step
 from vllm_probe.negotiate.decide import Record
@@ -19,6 +18,7 @@ from vllm_probe.negotiate.parallel import spread
 from vllm_probe.negotiate.predict import predict
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.select import Selection
+from vllm_probe.negotiate.support import WORDS
 
 _OPEN = ("unknown", "decisions", "checks")
 
@@ -78,7 +78,7 @@ def _alternatives(selection: Selection, record: Record) -> Iterator[Alternative]
 
 
 def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
-    reason = case.workload.reason or refusal_of_step(case)
+    reason = selection.chosen.candidate.unsupported or case.workload.reason or refusal_of_step(case)
     found = [*([reason] if reason else []), *case.warnings]
     found += [*([case.spec.understood] if case.spec.understood else []), *case.request.notes]
     compared = _compared(selection)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from vllm_probe.core.config import BudgetVerdict, Estimate, Prediction
 from vllm_probe.core.units import format_figure
-from vllm_probe.negotiate.candidates import WORDS, Candidate
+from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.laws import Row, by_device, table
 from vllm_probe.negotiate.shape import Shape
+from vllm_probe.negotiate.support import WORDS
 
 _SURPRISE = 3.0  # a measured speed that differs more is of another workload, or in another unit
 

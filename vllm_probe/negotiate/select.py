@@ -91,6 +91,8 @@ def _merit(sized: Sized) -> float:
 
 def _refusal(own: Sized, twin: Sized) -> str | None:
     """Why a quantized twin is not worth its checkpoint, or null."""
+    if twin.candidate.unsupported:
+        return twin.candidate.unsupported
     if not twin.boots:
         return f"it does not fit{'' if own.boots else ' either'}: {twin.budget.verdict}"
     if own.case.request.objective == "memory":

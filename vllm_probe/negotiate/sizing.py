@@ -8,13 +8,14 @@ from vllm_probe.core.config import MemoryBudget
 from vllm_probe.core.units import format_figure
 from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.budget import account, layout_of
-from vllm_probe.negotiate.candidates import WORDS, Candidate
+from vllm_probe.negotiate.candidates import Candidate
 from vllm_probe.negotiate.case import Case
 from vllm_probe.negotiate.chunking import least_step, whole_up_to
 from vllm_probe.negotiate.gemm import WIDTHS
 from vllm_probe.negotiate.predict import NO_SHAPE, Roofline
 from vllm_probe.negotiate.shape import Shape
 from vllm_probe.negotiate.stages import stages_of
+from vllm_probe.negotiate.support import WORDS
 
 _CHUNK_RANGE = (256, 8192)
 _DEFAULT_CHUNK = 512

@@ -102,7 +102,8 @@ def test_what_the_descriptor_does_not_list_is_rejected_and_what_has_no_arch_is_d
     assert reasons(found)["bfloat16"] == "the descriptor lists no bf16"
     assert [twin.quantization for twin in found.twins if not twin.unmeasured] == ["awq"]
     doubts = {twin.quantization: twin.doubts for twin in matched(EMBEDDING, RTX, engine="vllm").twins}
-    assert doubts["w8a8"] == ("w8a8 needs sm_75 or newer; the descriptor names no arch",)
+    floor = "vllm 0.33 runs on sm_75 and newer; the descriptor names no arch"
+    assert doubts["w8a8"] == (floor, "w8a8 needs sm_75 or newer; the descriptor names no arch")
 
 
 def test_the_bundled_runtime_has_no_quantized_kernels_yet() -> None:
@@ -171,7 +172,6 @@ def test_parts_of_a_checkpoint_that_differ_are_stored_as_they_say() -> None:
         ("gpt-oss-20b", H100, "vllm", None),
         ("gpt-oss-20b", CPU, "vllm", "mxfp4 with vllm on cpu: no kernels are known"),
         ("Qwen3-32B-FP8", H100 | {"device": {"arch": "sm_80"}}, "vllm", None),
-        ("Qwen3-32B-FP8", H100 | {"device": {"arch": "sm_70"}}, "vllm", "its kernels need sm_75, this is sm_70"),
         ("Qwen3-32B-FP8", CPU, "bundled", "fp8 with bundled on cpu: no kernels are known"),
     ],
 )
@@ -199,7 +199,9 @@ def test_fp8_is_doubted_only_on_an_architecture_that_lacks_it(name: str, arch: s
     document = H100 | {"device_type": "amd", "device": {"arch": arch}}
     found = matched(catalogue.load(name), document, engine="vllm")
     doubts = next(each.doubts for each in (found.own, *found.twins) if each.quantization == "fp8")
-    assert doubts == ((f"native fp8 needs gfx94x, gfx95x or gfx12xx{end}",) if end else ())
+    assert [each for each in doubts if "fp8" in each] == (
+        [f"native fp8 needs gfx94x, gfx95x or gfx12xx{end}"] if end else []
+    )
 
 
 def test_a_checkpoint_that_the_table_of_a_device_lacks_is_doubted_with_what_the_table_has() -> None:

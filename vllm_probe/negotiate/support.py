@@ -1,0 +1,145 @@
+"""What the support tables say of an engine on one device: kernels, number formats, and whether it runs there at all."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vllm_probe.core.values import ENGINE_DTYPES
+from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.laws import Row, at_version, by_device, is_before, table, version_number
+
+WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
+"""Runtime word of a number format to capability word."""
+
+DTYPES = ("bfloat16", "float16", "float32")
+"""Number formats of activations, in the order in which they are tried."""
+
+
+def support(case: Case, kind: str) -> Row:
+    """The rows of `kind` for the engine on this device type."""
+    return by_device(table("support")[case.request.engine][kind], case.device_type)
+
+
+def dtype_rule(case: Case, dtype: str) -> Row:
+    """The row of a number format."""
+    word = WORDS[dtype]
+    found: Row = support(case, "dtypes").get(word, {"no": f"{case.request.engine} has no {word} kernels here"})
+    return found
+
+
+def kernel_reason(case: Case, row: Row) -> str | None:
+    """Why the engine certainly has no kernel here, or null; where the architecture is not known nothing is certain."""
+    arch = case.capability.device.arch
+    if row.get("no"):
+        return str(row["no"])
+    if is_below(case, row.get("min_arch")):
+        return f"its kernels need {shown(row['min_arch'])}, this is {arch}"
+    if "max_arch" in row and is_below(case, (row["max_arch"][0], row["max_arch"][1] + 1)) is False:
+        return f"its kernels end with {shown(row['max_arch'])}, this is {arch}: {row['note']}"
+    if arch and "archs" in row and not arch.startswith(tuple(row["archs"])):
+        return f"its kernels are for {', '.join(row['archs'])}, this is {arch}: {row['note']}"
+    return None
+
+
+def is_below(case: Case, least: Sequence[Any] | None) -> bool | None:
+    """Whether the architecture is older than `least`; null where it is unknown or of another family."""
+    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", case.capability.device.arch or "")
+    if least is None or arch is None or least[0] != arch[1]:
+        return None
+    return int(arch[2]) < int(least[1])
+
+
+def shown(arch: Sequence[Any]) -> str:
+    """An architecture of the tables as descriptors write it."""
+    return "".join(map(str, arch))
+
+
+def doubt(case: Case, row: Row) -> str | None:
+    """What a table is not sure of on this architecture, or null."""
+    arch, sure = case.capability.device.arch, tuple(row.get("sure_arch", ()))
+    if version_number(row.get("doubt_since", "0")) > version_number(case.engine_version):
+        return None
+    if "doubt" not in row or (arch and sure and arch.startswith(sure)):
+        return None
+    seen = f"; {f'this is {arch}' if arch else 'the descriptor names no arch'}" if sure else ""
+    return f"{row['doubt']}{seen}"
+
+
+def device_reason(case: Case) -> str | None:
+    """Why the engine certainly does not run on this device whatever the model, and what does; or null."""
+    rules = support(case, "floors")
+    if not rules or not _is_under(case, rule := at_version(rules["rows"], case.engine_version)):
+        return None
+    runs = f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}, this is {case.capability.device.arch}"
+    older = release_for(case)
+    return f"{runs}: {f'{older} is the last release that does' if older else rules['instead']}"
+
+
+def device_doubt(case: Case) -> str | None:
+    """The devices that the engine runs on, where the descriptor does not say which this is; or null."""
+    rules = support(case, "floors")
+    if not rules or case.capability.device.arch:
+        return None
+    rule = at_version(rules["rows"], case.engine_version)
+    return f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}; the descriptor names no arch"
+
+
+def release_for(case: Case) -> str | None:
+    """The last release before the one asked for that runs on this device, null without."""
+    rows = support(case, "floors").get("rows", ())
+    older = (until for until, rule in rows if until != "*" and is_before(until, case.engine_version))
+    return next((until for until in reversed([*older]) if not _is_under(case, at_version(rows, until))), None)
+
+
+def _is_under(case: Case, rule: Row) -> bool:
+    arch = case.capability.device.arch
+    is_other = bool(arch and "archs" in rule and not arch.startswith(tuple(rule["archs"])))
+    return is_other or is_below(case, rule.get("min_arch")) is True
+
+
+def _floor(rule: Row) -> str:
+    return f"{shown(rule['min_arch'])} and newer" if "min_arch" in rule else ", ".join(rule["archs"])
+
+
+def format_reason(case: Case, dtype: str, methods: Iterable[str]) -> str | None:
+    """Why the engine certainly refuses a number format here, for this model or one of `methods`; or null."""
+    tables, kind = table("support")[case.request.engine], case.spec.model_type
+    if reason := kernel_reason(case, dtype_rule(case, dtype)):
+        return reason
+    row = tables["no_float16"]
+    if dtype == "float16" and kind in row["models"]:
+        return f"{kind}: {row['because']}"
+    for method in methods:
+        row = support(case, "methods").get(method, {})
+        taken = row.get("activations", tables["activations"].get(method, DTYPES))
+        if dtype not in taken:
+            return f"{case.request.engine} computes {method} in {' or '.join(taken)} only"
+    return None
+
+
+def own_methods(case: Case) -> tuple[str, ...]:
+    """How the checkpoint is quantized: its method, and those of parts that differ."""
+    return tuple(dict.fromkeys([case.spec.quantization, *case.spec.quantized_parts.values()]))
+
+
+def own_reason(case: Case) -> str | None:
+    """Why the engine certainly lacks kernels for the checkpoint as it is, or null."""
+    name, unread = case.spec.quantization, table("support")[case.request.engine].get("unreadable", {})
+    reason = kernel_reason(case, support(case, "methods").get(name, {}))
+    if name in unread.get("methods", ()) and not is_before(case.engine_version, unread["since"]):
+        reason = unread["because"]
+    return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
+
+
+def own_doubt(case: Case) -> str | None:
+    """Why the engine may lack kernels for the checkpoint as it is, though it is not certain; or null."""
+    name, rows = case.spec.quantization, support(case, "methods")
+    if name == "none" or name in rows or own_reason(case):
+        return None
+    unknown = f"no kernels are known, the engine may refuse it; known there are {', '.join(rows) or 'none'}"
+    return f"{name} with {case.request.engine} on {case.device_type}: {unknown}"
+
+
+def cache_reason(case: Case) -> str | None:
+    """Why the engine may not read an 8-bit KV cache on this architecture, or null."""
+    return kernel_reason(case, support(case, "fp8_cache"))
