@@ -1,6 +1,6 @@
 """What a descriptor says about speed, how it knows, and what of it cannot be believed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -117,37 +117,42 @@ class Rates:
 
     def bursts(self, words: Iterable[str]) -> str | None:
         """Which of the rates of `words` are bursts though sustained ones stand beside them, and why."""
-        found = [f"{word} {self.of(word)}" for word in words if self._passed_over(word)]
+        found = [word for word in words if self._passed_over(word)]
         if not found:
             return None
-        return (
-            f"rates of short runs count, {', '.join(found)}: their sustained ones rest on a ratio that was not measured"
-            f" well ({self._ratio_doubt()}); run `vllm-probe bench` while the device is idle"
-        )
+        ratio = f"their sustained ones rest on a ratio that was not measured well ({self._ratio_doubt()})"
+        advice = "" if self.doubts(found) else "; run `vllm-probe bench` while the device is idle"
+        return f"rates of short runs count for {', '.join(found)}: {ratio}{advice}"
 
     def doubts(self, words: Iterable[str]) -> str | None:
         """Which of the values behind the choice among `words` were measured on a busy device, and what to do."""
-        notes, found = self.capability.measurements, []
+        found: dict[tuple[str, str], list[str]] = {}
         for word in words:
-            pointers = [f"/compute_units/{word}/{key}" for key in ("sustained_gflops", "throughput_gflops")]
-            marks = {notes[pointer].status for pointer in pointers if pointer in notes} & {"noisy", "throttled"}
-            found += [f"the {word} rate ({', '.join(sorted(marks))})"] if marks else []
-            rows: dict[str, list[int]] = {}
-            for index, point in enumerate(unit.curve if (unit := self._unit(word)) else ()):
-                note = notes.get(f"/compute_units/{word}/curve/{index}")
-                if note and note.status in _DOUBTFUL:
-                    rows.setdefault(note.status, []).append(point[0])
-            for status, at in sorted(rows.items()):
-                whole = unit is not None and len(at) == len(unit.curve) > 1
-                found.append(f"{word} at {'all' if whole else ', '.join(map(str, at))} rows ({status})")
-        bandwidth = notes.get("/memory/bandwidth_gb_s")
+            for what in self._marked(word):
+                found.setdefault(what, []).append(word)
+        said = [f"{form.format(', '.join(of))} ({status})" for (form, status), of in found.items()]
+        bandwidth = self.capability.measurements.get("/memory/bandwidth_gb_s")
         if bandwidth and bandwidth.status in ("noisy", "throttled"):
-            found.append(f"memory bandwidth ({bandwidth.status})")
-        if not found:
+            said.append(f"memory bandwidth ({bandwidth.status})")
+        if not said:
             return None
-        return (
-            f"measured on a busy device: {'; '.join(found)}; run `vllm-probe bench` while it is idle, negotiate again"
-        )
+        return f"measured on a busy device: {'; '.join(said)}; run `vllm-probe bench` while it is idle, negotiate again"
+
+    def _marked(self, word: str) -> Iterator[tuple[str, str]]:
+        """What of a format is doubtful, with its name to be put in, and how: the rate, unless its whole curve is so."""
+        notes, unit = self.capability.measurements, self._unit(word)
+        rows: dict[str, list[int]] = {}
+        for index, point in enumerate(unit.curve if unit else ()):
+            note = notes.get(f"/compute_units/{word}/curve/{index}")
+            if note and note.status in _DOUBTFUL:
+                rows.setdefault(note.status, []).append(point[0])
+        whole = {status for status, at in rows.items() if unit and len(at) == len(unit.curve) > 1}
+        pointers = [f"/compute_units/{word}/{key}" for key in ("sustained_gflops", "throughput_gflops")]
+        marks = {notes[pointer].status for pointer in pointers if pointer in notes} & {"noisy", "throttled"}
+        if marks - whole:
+            yield "the {} rate", ", ".join(sorted(marks))
+        for status, at in sorted(rows.items()):
+            yield f"{{}} at {'all' if status in whole else ', '.join(map(str, at))} rows", status
 
     def _wavers(self, word: str, index: int) -> bool:
         """Whether a point of the curve is doubtful and its spread large or unknown."""

@@ -97,6 +97,24 @@ def test_what_was_measured_on_a_busy_device_is_named_with_what_to_do() -> None:
     assert rates(descriptor(CPU)).doubts(["bf16", "fp32"]) is None
 
 
+def test_a_device_that_was_throttled_all_along_is_said_once_and_in_a_line() -> None:
+    pointers = [
+        f"/compute_units/{word}/{key}"
+        for word in ("bf16", "fp32", "fp16")
+        for key in ("throughput_gflops", "sustained_gflops", *(f"curve/{index}" for index in range(7)))
+    ]
+    notes = dict.fromkeys([*pointers, "/memory/bandwidth_gb_s"], measured("throttled"))
+    known = rates(replace(descriptor(CPU), measurements=notes))
+    assert known.doubts(["bf16", "fp32", "fp16"]) == (
+        "measured on a busy device: bf16 at all rows (throttled); the fp32, fp16 rate (throttled); memory bandwidth"
+        " (throttled);"
+        " run `vllm-probe bench` while it is idle, negotiate again"
+    )
+    said = [*filter(None, (thermal("throttled").bursts(["bf16"]), thermal("throttled").doubts(["bf16"])))]
+    assert len(said) == 2
+    assert " ".join(said).count("run `vllm-probe bench`") == 1
+
+
 def test_what_bench_marked_suspect_stays_suspect_and_what_it_could_not_measure_says_why() -> None:
     pointer = "/compute_units/bf16/throughput_gflops"
     marked = Measurement(source="measured", status="suspect", reason="over the peak")
@@ -170,10 +188,10 @@ def test_a_sustained_rate_that_rests_on_a_doubtful_ratio_gives_way_to_the_burst(
     assert known.at("bf16", 512) == 905
     assert known.of("int8") == Rate(1800, "burst", source="measured")
     said = str(known.bursts(["bf16", "fp32"]))
-    assert said.startswith("rates of short runs count, bf16 905 GFLOP/s (measured, in short runs): ")
+    assert said.startswith("rates of short runs count for bf16: ")
     assert f"was not measured well ({status})" in said
     found = config(EMBEDDING, known.capability)
-    assert any(warning.startswith("rates of short runs count, bf16 905") for warning in found.warnings)
+    assert any(warning.startswith("rates of short runs count for bf16: ") for warning in found.warnings)
     assert "bf16 905 GFLOP/s (measured, in short runs)" in decision(found, "dtype").inputs["rate"]
 
 
