@@ -20,8 +20,14 @@ _MXFP4_BITS = 4 + 8 / 32
 _NVFP4_BITS = 4 + 8 / 16
 _GROUPED = {"auto_round": "auto-round", "intel/auto-round": "auto-round"}
 _GROUPED |= {method: method for method in ("awq", "gptq", "moe_wna16", "inc", "auto-round")}
+_CONFIGS = ("quantization_config", "compression_config")
+_TOLD_BY = {"config_groups": "compressed-tensors", "quantized_layers": "modelopt", "quant_algo": "modelopt"}
 _MAX_GROUPS = 256
 _MOST_BITS = 64
+
+
+UNKNOWN = "unknown"
+"""The method of a checkpoint that says that it is quantized and not how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ def plan_of(facts: Facts, spec: ModelSpec) -> Plan | None:
     Raises:
         InvalidModel: a list of exceptions that cannot be compared; a method or bits of another type.
     """
-    config = facts.part("quantization_config", "compression_config")
+    config = _stated(facts)
     if not config.values:
         return None
     if not isinstance(config.values.get("quant_method", ""), str):
@@ -95,6 +101,34 @@ def plan_of(facts: Facts, spec: ModelSpec) -> Plan | None:
         only="experts" if method in ("mxfp4", "experts_int8") else None,
         head=default if config.flag("lm_head") else None,
     )
+
+
+def unread(facts: Facts) -> str | None:
+    """What the config `facts` leaves open about the method, and what stands for it; null when it states one, or none.
+
+    transformers fails to read a quantization config that is no object, and vLLM 0.32 one without a method.
+    """
+    found = _found(facts)
+    if isinstance(found, str) and found:
+        return f"quantization_config is no object but {found[:80]!r}, read as the method; vLLM does not read it"
+    if found and _stated(facts).word("quant_method") == UNKNOWN:
+        return "quantization_config names no method, its weights are counted as they are stored, else as not quantized"
+    return None
+
+
+def _found(facts: Facts) -> JsonValue:
+    return next((facts.values[key] for key in _CONFIGS if facts.values.get(key)), None)
+
+
+def _stated(facts: Facts) -> Facts:
+    """The config of quantization with its method: a bare name is one, keys that one tool alone writes stand for it."""
+    found, config = _found(facts), facts.part(*_CONFIGS)
+    if isinstance(found, str):
+        return Facts({"quant_method": found}, facts.source)
+    if not found or config.values.get("quant_method"):
+        return config
+    known = (method for key, method in _TOLD_BY.items() if key in config.values)
+    return Facts({**config.values, "quant_method": next(known, UNKNOWN)}, facts.source)
 
 
 def _scheme(method: str, config: Facts, hidden: int) -> Scheme | None:

@@ -37,6 +37,31 @@ def test_the_quantization_of_a_checkpoint_has_one_word(config: object, word: str
     assert read(QWEN3 | {"quantization_config": config}) == (word, {})
 
 
+@pytest.mark.parametrize(
+    ("config", "word", "says"),
+    [
+        ("awq", "awq", "no object but 'awq', read as the method"),
+        ("FP8", "fp8", "no object but 'FP8'"),
+        ("zip", "zip", "no object but 'zip'"),
+        ({"quant_method": None}, "unknown", "names no method"),
+        ({"quant_method": "", "bits": 4}, "unknown", "names no method"),
+        ({"bits": 4, "group_size": 128}, "unknown", "names no method"),
+        (["awq"], "unknown", "names no method"),
+        (4, "unknown", "names no method"),
+        ({"quant_algo": "NVFP4"}, "nvfp4", None),
+        ({"quant_method": "hqq"}, "hqq", None),
+        ({}, "none", None),
+        ("", "none", None),
+        (None, "none", None),
+    ],
+)
+def test_a_config_that_no_engine_reads_is_not_taken_for_none(config: object, word: str, says: str | None) -> None:
+    spec = parse_config(QWEN3 | {"quantization_config": config}, name="m", source="config.json")
+    assert spec.quantization == word
+    assert (says or "") in spec.unknown.get("quantization", "")
+    assert ("quantization" in spec.unknown) == (says is not None)
+
+
 def test_attention_that_every_layer_leaves_alone_is_told() -> None:
     assert read(GPT_OSS) == ("mxfp4", {"attention": "none"})
     listed = [f"model.layers.{index}.self_attn*" for index in range(QWEN3["num_hidden_layers"])]
