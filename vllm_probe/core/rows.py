@@ -13,7 +13,9 @@ from vllm_probe.core.values import Severity
 FixText: TypeAlias = tuple[str, str | None, str, str]
 """Where, command or null, text, effect: the fields of a `Fix` in order, with `<name>` markers to fill."""
 
-_SHOWN = 200
+_SHOWN = 280
+CUT = " …"
+"""Ends a line of a log that goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def load_rows(path: Path) -> dict[str, Row]:
 
 
 def matching_line(log: str, pattern: str) -> str | None:
-    """The first line of `log` that matches `pattern`, as evidence: printable, at most 200 characters."""
+    """The first line of `log` that matches `pattern`, as evidence: printable, cut at a word after 280 characters."""
     match = re.search(pattern, log)
     if match is None:
         return None
@@ -90,7 +92,9 @@ def matching_line(log: str, pattern: str) -> str | None:
     end = log.find("\n", match.start())
     line = log[start : end if end >= 0 else len(log)]
     if len(line) > _SHOWN:
-        line = log[match.start() : match.start() + _SHOWN]
+        rest = line[match.start() - start :]
+        whole = rest[: _SHOWN + 1].rpartition(" ")[0] or rest[:_SHOWN]
+        line = rest if len(rest) <= _SHOWN else f"{whole}{CUT}"
     return "log: " + "".join(character for character in line if character.isprintable()).strip()
 
 

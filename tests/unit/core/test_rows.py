@@ -43,8 +43,16 @@ def test_evidence_is_always_short_and_printable(before: str, after: str) -> None
     line = matching_line(f"{before}needle{after}", "needle")
     assert line is not None
     assert "needle" in line
-    assert len(line) <= 205
+    assert len(line) <= 290
     assert line.isprintable()
+
+
+def test_a_line_that_goes_on_is_cut_at_a_word_and_says_so() -> None:
+    line = matching_line("x " * 200 + "needle " + "word " * 100, "needle")
+    assert line is not None
+    assert line.startswith("log: needle word")
+    assert line.endswith(" word …")
+    assert matching_line("needle " + "word " * 50, "needle") == "log: needle " + ("word " * 50).strip()
 
 
 def test_rows_are_loaded_with_the_recipes_that_they_share_after_their_own_fixes(tmp_path: Path) -> None:
