@@ -114,8 +114,12 @@ def descriptors(host: "Host | None" = None) -> "tuple[Descriptor, ...]":
     return list_descriptors(search_path(manager, fingerprint), found)
 
 
-def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path | None = None) -> "Diagnosis":
+def doctor(
+    host: "Host | None" = None, *, log: str | None = None, log_path: str | None = None, record: Path | None = None
+) -> "Diagnosis":
     """What is wrong on this machine, or on `host`, or in the text `log`, and what fixes it.
+
+    `log_path` is the file that the text is from, which commands that fix something name.
 
     With `record` everything that this, `inventory` and `negotiate` read of the machine is also written, scrubbed, to
     `scene.json` in that new folder.
@@ -129,14 +133,14 @@ def doctor(host: "Host | None" = None, *, log: str | None = None, record: Path |
     host = host or open_host()
     transcripts = _transcripts(host)
     if record is None:
-        return diagnose(host, discover(host), make_stamp(host), log, transcripts)
+        return diagnose(host, discover(host), make_stamp(host), log, transcripts, log_path)
     from vllm_probe.host.record import RecordingHost, write_recording
     from vllm_probe.models.cache import cache_folder
 
     if (record / "scene.json").exists():
         raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")
     recorder = RecordingHost(host)
-    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log, transcripts)
+    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log, transcripts, log_path)
     inventory(recorder)
     cache_folder(recorder)
     write_recording(recorder, record)

@@ -24,6 +24,10 @@ MARKERS: dict[str, Any] = {
     "group": "render",
     "gid": "GID",
     "share": "SHARE",
+    "holders": "nvidia-smi",
+    "asked": "--engine vllm",
+    "compared": "",
+    "ranks": "1, 2, 4 and 8 mostly",
 }
 """What stands in a fix where nothing here tells better; capitals are the reader's to fill in."""
 

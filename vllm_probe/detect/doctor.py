@@ -8,10 +8,11 @@ from vllm_probe.core.device import Device, DeviceVerdict, Diagnosis, Finding
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.errors import RecordingIncomplete
 from vllm_probe.core.plugin import Check
-from vllm_probe.core.rows import Row
+from vllm_probe.core.rows import CUT, Row
 from vllm_probe.core.system import Host
 from vllm_probe.detect.causes import unusable
 from vllm_probe.detect.checks import container, runtime, stack, toolkit
+from vllm_probe.detect.logged import next_step
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
 from vllm_probe.detect.verdict import SEVERITIES, judge
@@ -38,11 +39,17 @@ _UNRECORDED = Row(
 
 
 def diagnose(
-    host: Host, manager: PortableDeviceManager, stamp: Stamp, log: str | None = None, transcripts: Sequence[str] = ()
+    host: Host,
+    manager: PortableDeviceManager,
+    stamp: Stamp,
+    log: str | None = None,
+    transcripts: Sequence[str] = (),
+    log_path: str | None = None,
 ) -> Diagnosis:
     """What is wrong with `host`, and the exact commands that fix it; nothing is changed.
 
-    `log` is error text that a user wants explained; `transcripts` are those of a recording's commands.
+    `log` is error text that a user wants explained, from the file `log_path` where it is one; `transcripts` are those
+    of a recording's commands.
     """
     text = "\n".join([*transcripts, log or ""])
     probed = manager.probe_devices()
@@ -53,7 +60,8 @@ def diagnose(
     weighed = tuple(weigh(device, software) for device in probed.devices)
     seen = (*manager.findings(), *probed.findings, *found)
     why = tuple(unusable(host, weighed, seen))
-    findings = _in_order(host, explain(host, text, (*seen, *why)))
+    computes = any(device.usable and device.kind in {"gpu", "npu"} for device in weighed)
+    findings = _in_order(host, explain(host, text, (*seen, *why), log_path, has_accelerator=computes))
     judged = tuple(_judged(device, findings, why) for device in weighed)
     return Diagnosis(
         schema_version="1.0",
@@ -70,7 +78,7 @@ def diagnose(
             for device in judged
         ),
         findings=findings,
-        not_checked=(*_unexplained(log, findings), *_not_checked(host, judged)),
+        not_checked=(*_unexplained(log, log_path, findings), *_not_checked(host, judged)),
     )
 
 
@@ -109,15 +117,20 @@ def _nearest_first(finding: Finding, here: str) -> Finding:
     return replace(finding, fix=tuple(sorted(finding.fix, key=lambda fix: fix.where not in {here, "shell"})))
 
 
-def _unexplained(log: str | None, findings: Iterable[Finding]) -> Iterator[str]:
+def _unexplained(log: str | None, path: str | None, findings: Iterable[Finding]) -> Iterator[str]:
     if log is None:
         return
     printable = "".join(filter(str.isprintable, log))
-    quoted = (fact.removeprefix("log: ") for each in findings for fact in each.evidence if fact.startswith("log: "))
+    quoted = (
+        fact.removeprefix("log: ").removesuffix(CUT)
+        for each in findings
+        for fact in each.evidence
+        if fact.startswith("log: ")
+    )
     if not printable.strip():
         yield "the log: it is empty"
     elif not any(line in printable for line in quoted):
-        yield "the log: nothing in it is known here, so what it reports is not explained"
+        yield f"the log: nothing in it is known here; {next_step(log, path)}"
 
 
 def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:

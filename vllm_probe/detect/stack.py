@@ -42,6 +42,24 @@ def vendor_of(tag: str) -> str | None:
     return next((name for name, each in vendors if each.get("tag") and tag.startswith(each["tag"])), None)
 
 
+def build_for(arch: str | None, vendor: str | None = None) -> str | None:
+    """Tag of the newest build of torch with kernels for `arch` among those that need the oldest driver.
+
+    Without `arch` that of `vendor`; null where no build has them.
+    """
+    listed = table()["vendors"].items()
+    owners = [each for name, each in listed if each.get("builds") and name == (vendor or _owner(arch))]
+    fitting = [build for each in owners for build in each["builds"] if arch is None or _covers(build, arch)]
+    return min(fitting, key=lambda build: int(build.get("driver", "0")))["tag"] if fitting else None
+
+
+def _owner(arch: str | None) -> str | None:
+    families = table()["families"]
+    return next(
+        (each["vendor"] for each in families if any(fnmatchcase(arch or "", one) for one in each["archs"])), None
+    )
+
+
 def runs(device: Device) -> bool:
     """Whether torch and vLLM for the vendor's devices run this kind of them: those for Intel GPUs run no Intel NPU."""
     kinds = table()["vendors"].get(device.vendor, {}).get("kinds")

@@ -11,6 +11,7 @@ from vllm_probe.detect.causes import MARKERS, ROWS
 from vllm_probe.detect.checks import ROWS as CHECKED
 from vllm_probe.detect.checks.container import AMD, pass_in
 from vllm_probe.detect.checks.runtime import NO_DEVICE_DRIVER
+from vllm_probe.detect.logged import facts_of, question, with_facts
 from vllm_probe.detect.nodes import lxc_lines
 
 
@@ -36,6 +37,73 @@ def _acl(*codes: str) -> str:
     caller = r"(acl\w{0,40}|rt[A-Z]\w{0,40}|ERR\w{0,10}|[Ee]rror( code)?|ret)\b"
     return rf"{caller}.{{0,60}}\b({'|'.join(codes)})\b"
 
+
+_SERVING = (
+    Symptom(r"libcudart\.so\S{0,10}: cannot open shared object", ("VER-11",)),
+    Symptom(r"\.so\S{0,20}: undefined symbol: _Z", ("VER-13",)),
+    Symptom(r"FlashAttention only supports Ampere", ("VER-14",)),
+    Symptom(
+        r"(?i:quantization) (method|scheme).{0,80}not supported for the current GPU"
+        r"|fp8e4nv (data type is )?not supported",
+        ("VER-15",),
+    ),
+    Symptom(r"No module named ['\"]flash_attn|package flash_attn seems to be not installed", ("LIB-12",)),
+    Symptom(r"No module named ['\"]vllm\._C", ("LIB-14",)),
+    Symptom(
+        r"No module named ['\"]?vllm['\"]?(?![.\w])|\bvllm: command not found|: vllm: not found"
+        r"|command not found: vllm(?![-\w])",
+        ("LIB-15",),
+    ),
+    Symptom(r"NCCL error.{0,200}unhandled cuda error|ncclUnhandledCudaError", ("MGP-07",)),
+    Symptom(r"larger than the number of available GPUs|number of required \w{1,8} exceeds the total", ("MGP-08",)),
+    Symptom(r"Cannot access gated repo|access a gated repo|\bGatedRepoError\b|is a gated repository", ("MDL-01",)),
+    Symptom(r"Transformers does not recognize this architecture", ("MDL-02",)),
+    Symptom(r"Model architectures? \[.{1,300}\] (are|is) not supported for now", ("MDL-03",)),
+    Symptom(
+        r"Unknown RoPE scaling type|rope_scaling\S{0,4} must be a dictionary|rope_scaling's type field must be",
+        ("MDL-04",),
+    ),
+    Symptom(r"User-specified max_model_len \(\d{1,9}\) is greater than the derived max_model_len", ("MDL-05",)),
+    Symptom(r"attention heads \(\d{1,5}\) must be divisible by tensor parallel size", ("MDL-06",)),
+    Symptom(
+        r"requires you to execute (custom code|the configuration file)|setting .trust_remote_code=True. in LLM"
+        r"|contains custom code which must be executed",
+        ("MDL-07",),
+    ),
+    Symptom(
+        r"No module named ['\"](sentencepiece|tiktoken|google\.protobuf|blobfile)|requires the SentencePiece library"
+        r"|Couldn't instantiate the backend tokenizer|[Cc]onverting from SentencePiece and Tiktoken failed",
+        ("MDL-08",),
+    ),
+    Symptom(r"default chat template is no longer allowed|tokenizer\.chat_template is not set", ("MDL-09",)),
+    Symptom(
+        r"\bRepositoryNotFoundError\b|is not a local folder and is not a valid model identifier"
+        r"|Invalid repository ID or local directory specified",
+        ("MDL-10",),
+    ),
+    Symptom(
+        r"couldn't connect to 'https://huggingface\.co|\bLocalEntryNotFoundError\b|\bOfflineModeIsEnabled\b"
+        r"|Failed to resolve 'huggingface\.co'",
+        ("MDL-11", "MDL-01"),
+    ),
+    Symptom(
+        r"Error while deserializing header|\b(HeaderTooLarge|MetadataIncompleteBuffer)\b|Cannot find any model weights",
+        ("MDL-12",),
+    ),
+    Symptom(r"Failed to find C compiler|\bInvalidCxxCompiler\b|No working C\+\+ compiler found", ("BLD-01",)),
+    Symptom(r"cannot find -lcuda\b", ("BLD-02",)),
+    Symptom(r"Python\.h: No such file", ("BLD-03",)),
+    Symptom(r"CUDA_HOME environment variable is not set|Could not find nvcc|nvcc: (command )?not found", ("BLD-04",)),
+    Symptom(
+        r"No supported CUDA architectures|Unsupported gpu architecture|FlashInfer requires (GPUs with )?sm75",
+        ("BLD-05",),
+    ),
+    Symptom(r"(?i:address already in use)(?!\. Retrying)|\bEADDRINUSE\b", ("NET-01",)),
+    Symptom(r"Cannot re-initialize CUDA in forked subprocess", ("ENV-11",)),
+    Symptom(r"attempt has been made to start a new process before the", ("ENV-12",)),
+    Symptom(r"device-side assert triggered", ("KRN-05",)),
+)
+"""What vLLM and what it stands on say of a model, an option or an installation."""
 
 SYMPTOMS = (
     Symptom(NO_DEVICE_DRIVER, ("CTR-01", "CTR-02")),
@@ -101,11 +169,23 @@ SYMPTOMS = (
         ("MEM-01/allocation", "MEM-02"),
     ),
     Symptom(
-        r"To serve at least one request with the model.{0,12} max seq len|No available memory for the cache blocks"
-        r"|larger than the maximum number of tokens that can be stored in KV cache",
+        r"To serve at least one request with the model.{0,400}?estimated maximum model length is [1-9]"
+        r"|larger than the maximum number of tokens that can be stored in KV cache \([1-9]",
         ("MEM-01/cache",),
     ),
-    Symptom(r"Error while creating shared memory segment|/dev/shm/nccl-\S{1,40}.{0,80}No space left", ("MEM-07",)),
+    Symptom(
+        r"To serve at least one request with the model(?!.{0,400}estimated maximum model length is [1-9])"
+        r"|No available memory for the cache blocks",
+        ("MEM-01/room",),
+    ),
+    Symptom(r"CUBLAS_STATUS_ALLOC_FAILED", ("MEM-01/allocation",)),
+    Symptom(
+        r"Error while creating shared memory segment|/dev/shm/\S{1,80}.{0,80}No space left"
+        r"|No space left on device.{0,20}/(psm_|torch_|dev/shm)",
+        ("MEM-07",),
+    ),
+    Symptom(r"unhandled system error|ncclSystemError", ("MEM-07/nccl",)),
+    Symptom(r"No space left on device", ("MEM-13", "MEM-07")),
     Symptom(
         r"\boom-kill:|\bOOMKilled\b|Out of memory: Killed process|(?m:^Killed\r?$)|[0-9] Killed {2,40}\S"
         r"|\bexit(ed with)? (status|code):? 137\b|died with <Signals\.SIGKILL",
@@ -136,36 +216,42 @@ SYMPTOMS = (
     Symptom(_acl("107001"), ("ENV-09",)),
     Symptom(r"UR_RESULT_ERROR_DEVICE_LOST|\bZE_RESULT_ERROR_DEVICE_LOST", ("XPU-04",)),
     Symptom(r"UR_RESULT_ERROR_UNSUPPORTED_FEATURE", ("XPU-03", "VER-12")),
+    *_SERVING,
     Symptom(r"\bXid \(.{1,40}: (13|31),|an illegal memory access was encountered", ("KRN-04",)),
 )
 
 
-def explain(host: Host, log: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def explain(
+    host: Host, log: str, findings: Iterable[Finding], path: str | None = None, *, has_accelerator: bool = False
+) -> tuple[Finding, ...]:
     """`findings` with what `log` adds to their evidence, and the rows that it alone shows.
 
-    A row from a log alone disables no device: the text may come from another container or another day.
+    A row from a log alone disables no device: the text may come from another container or another day. `path` is what
+    the user called the log, and `has_accelerator` whether a device here computes beside the CPU.
     """
     known = list(findings)
+    facts = facts_of(log, path) | question(log, has_accelerator=has_accelerator)
     for symptom in SYMPTOMS:
         line = matching_line(log, symptom.pattern)
         rows = {key.partition("/")[0] for key in symptom.rows}
         found = [index for index, finding in enumerate(known) if line and finding.id in rows]
         for index in found:
-            known[index] = replace(known[index], evidence=(*known[index].evidence, line or ""))
+            known[index] = replace(known[index], evidence=tuple(dict.fromkeys((*known[index].evidence, line or ""))))
             if known[index].severity == "latent":
                 known[index] = replace(known[index], severity="blocks", blocking=True)
         if line and not found:
-            known.append(replace(_reported(host, symptom.rows[0], line), disables_device=False))
+            reported = _reported(host, symptom.rows[0], line, facts)
+            known.append(replace(with_facts(reported, facts), disables_device=False))
     return tuple(known)
 
 
-def _reported(host: Host, key: str, line: str) -> Finding:
+def _reported(host: Host, key: str, line: str, facts: dict[str, str]) -> Finding:
     if key == "WSL-02" and re.search(r"Microsoft(?!.*WSL2)", host.read_text("/proc/version") or ""):
         key = "WSL-01"
     if key.partition("/")[0] in {AMD.hidden, AMD.denied}:
         return pass_in(host, key, AMD, None, (line,), node="/dev/kfd")
     nodes = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
-    values = MARKERS | {"share": _share(line), "lxc": lxc_lines(host, nodes), "wanted": "true"}
+    values = MARKERS | facts | {"share": _share(line), "lxc": lxc_lines(host, nodes), "wanted": "true"}
     return (CHECKED | ROWS)[key].finding(None, (line,), **values)
 
 

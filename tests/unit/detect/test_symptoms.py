@@ -103,6 +103,68 @@ TEXTS = [
     ("XPU-03", "level_zero backend failed with error: 10 (UR_RESULT_ERROR_UNSUPPORTED_FEATURE)"),
     ("KRN-04", "NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS"),
     ("KRN-04", "NVRM: Xid (PCI:0000:01:00): 13, pid=4711, name=python3, Graphics SM Warp Exception on (GPC 0"),
+    ("VER-11", "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory"),
+    ("VER-13", "ImportError: /usr/lib/python3/dist-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c106detail14torch"),
+    ("VER-13", "flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: _ZN3c105ErrorC2ENS_14Source"),
+    ("VER-14", "RuntimeError: FlashAttention only supports Ampere GPUs or newer."),
+    ("VER-15", "ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75."),
+    (
+        "VER-15",
+        "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15',",
+    ),
+    ("LIB-12", "ModuleNotFoundError: No module named 'flash_attn'"),
+    (
+        "LIB-12",
+        "FlashAttention2 has been toggled on, but it cannot be used: the package flash_attn seems to be not installed.",
+    ),
+    ("LIB-14", "ModuleNotFoundError: No module named 'vllm._C'"),
+    ("LIB-15", "ModuleNotFoundError: No module named 'vllm'"),
+    ("LIB-15", "bash: vllm: command not found"),
+    ("MEM-01", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    (
+        "MEM-07",
+        "DistBackendError: NCCL error in: ../NCCLUtils.hpp:268, unhandled system error (run with NCCL_DEBUG=INFO",
+    ),
+    ("MEM-07", "OSError: [Errno 28] No space left on device: '/psm_21467f2e'"),
+    ("MEM-13", "OSError: [Errno 28] No space left on device: '/root/.cache/huggingface/hub/tmpx'"),
+    ("MGP-07", "RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"),
+    ("MGP-07", "ncclUnhandledCudaError: Call to CUDA function failed."),
+    ("MGP-08", "ValueError: World size (2) is larger than the number of available GPUs (1) in this node."),
+    ("MDL-01", "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1-66)"),
+    ("MDL-01", "OSError: You are trying to access a gated repo."),
+    ("MDL-02", "The checkpoint has model type `gpt_oss` but Transformers does not recognize this architecture."),
+    ("MDL-03", "ValueError: Model architectures ['Qwen3NextForCausalLM'] are not supported for now. Supported"),
+    ("MDL-04", "ValueError: Unknown RoPE scaling type llama3"),
+    (
+        "MDL-04",
+        "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'factor': 8.0}",
+    ),
+    ("MDL-05", "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_pos"),
+    ("MDL-06", "ValueError: Total number of attention heads (40) must be divisible by tensor parallel size (3)."),
+    ("MDL-07", "consider setting `trust_remote_code=True` in LLM or using the `--trust-remote-code` flag in the CLI."),
+    ("MDL-08", "ModuleNotFoundError: No module named 'sentencepiece'"),
+    (
+        "MDL-09",
+        "ValueError: As of transformers v4.44, default chat template is no longer allowed, so you must provide a",
+    ),
+    ("MDL-10", "OSError: qwen/nope is not a local folder and is not a valid model identifier listed on 'https://hugg"),
+    ("MDL-11", "OSError: We couldn't connect to 'https://huggingface.co' to load the files"),
+    ("MDL-12", "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge"),
+    (
+        "BLD-01",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable or set triton.knobs",
+    ),
+    ("BLD-02", "/usr/bin/ld: cannot find -lcuda: No such file or directory"),
+    ("BLD-03", "main.c:5:10: fatal error: Python.h: No such file or directory"),
+    ("BLD-04", "RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist"),
+    ("BLD-05", "RuntimeError: No supported CUDA architectures found for major versions [9, 10]."),
+    ("NET-01", "OSError: [Errno 98] Address already in use"),
+    (
+        "ENV-11",
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must",
+    ),
+    ("ENV-12", "RuntimeError: An attempt has been made to start a new process before the current process has finished"),
+    ("KRN-05", "RuntimeError: CUDA error: device-side assert triggered"),
     ("CPU-01", "Illegal instruction (core dumped)"),
     ("CPU-01", "[1]    4711 illegal hardware instruction (core dumped)  vllm serve"),
     ("CPU-01", "traps: python3[4711] trap invalid opcode ip:7f0 sp:7ff error:0 in _C.abi3.so"),
@@ -129,6 +191,14 @@ INNOCENT = [
     "Driver version 575.57.08, library version 575.57.08",
     "The NVIDIA driver on your system is new (found version 13000)",
     "ret is -80050",
+    "WARNING: Address already in use. Retrying with a new port.",
+    "INFO: Cannot use FlashAttention-2 backend for Volta and Turing GPUs.",
+    "No module named 'vllm_ascend'",
+    "manifest for vllm-probe: not found",
+    "NCCL version 2.27.3, no error unhandled",
+    "Using max_model_len (4096), derived from the config",
+    "Total number of attention heads: 40, tensor parallel size 3",
+    "libcudart.so.12 => /usr/lib/libcudart.so.12 (0x00007f)",
 ]
 
 
@@ -167,9 +237,10 @@ def test_on_wsl_1_the_row_of_wsl_1_is_named() -> None:
 
 
 def test_what_the_memory_cannot_hold_is_sent_to_negotiate() -> None:
-    for log in ("torch.OutOfMemoryError: CUDA out of memory.", "No available memory for the cache blocks."):
+    for log in ("torch.OutOfMemoryError: HIP out of memory.", "No available memory for the cache blocks."):
         (finding,) = _found(log)
-        assert any("negotiate MODEL --check LOG" in (fix.command or "") for fix in finding.fix)
+        assert any("negotiate MODEL --engine vllm" in (fix.command or "") for fix in finding.fix)
+        assert not any("--check LOG" in (fix.command or "") for fix in finding.fix)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +268,16 @@ def test_a_row_that_a_check_found_takes_the_line_and_no_second_row_is_named() ->
 PIECES = (
     *("Xid (", "Xid (a: ", "aclrt ", "error code ", "ERRERR", "rtA", "aclacl", "GLIBC_2.", "GLIBCXX_3.", "libgomp"),
     *("Free memory on device ", "1 Killed", "Cannot read a", "/dev/shm/nccl-", "To serve at least one ", "\n", " "),
+    *(
+        "Model architectures [",
+        "NCCL error ",
+        "quantization method ",
+        "huggingface.co/a",
+        "model='a",
+        "('",
+        "sm_1",
+        "]",
+    ),
     *("PCI rejects atomics 1", "could not insert 'nvidia", "Direct firmware load for amdgpu/a"),
 )
 

@@ -38,7 +38,8 @@ def doctor(
     """
     from vllm_probe import api
 
-    found = api.doctor(ctx.obj.host, log=_log_text(log), record=record)
+    name = str(log) if log and str(log) != "-" else None
+    found = api.doctor(ctx.obj.host, log=_log_text(log), log_path=name, record=record)
     ctx.obj.emit(found, as_json=as_json, renderer="diagnosis")
     if record:
         ctx.obj.say(f"recorded {record / 'scene.json'}: look through it, then attach it to a bug report")
