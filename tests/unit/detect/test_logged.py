@@ -31,6 +31,8 @@ def commands(log: str, path: str | None = None) -> list[str]:
         ("Make sure to have access to it at https://huggingface.co/a/B-3.3.", "a/B-3.3"),
         ("$ vllm serve ./models/mine --port 1", "./models/mine"),
         ("model='; rm -rf ~'", None),
+        ("$ vllm serve mine\nValueError", "mine"),
+        ("start it with the vllm serve command again", None),
         ("vllm serve --model x", None),
     ],
 )
