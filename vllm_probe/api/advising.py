@@ -24,8 +24,7 @@ def refusal(config: "RuntimeConfig", again: Callable[[str], str] | None = None) 
     It names what the engine lacks here, the limit that was exceeded, or the bytes needed; the hint is what to do, with
     the whole commands that `again` makes of changes.
     """
-    from vllm_probe.core.units import format_bytes
-    from vllm_probe.negotiate.explain import room_of, unsupported, way_out
+    from vllm_probe.negotiate.explain import shortage, unsupported, way_out
 
     budget = config.budget
     if budget.verdict in ("boots", "unknown"):
@@ -34,9 +33,7 @@ def refusal(config: "RuntimeConfig", again: Callable[[str], str] | None = None) 
         return DoesNotFit(f"{config.model} cannot run on this device: {reason}", hint=way_out(config, again))
     if budget.verdict == "invalid":
         return DoesNotFit(f"no device serves this: {config.warnings[0]}", hint=way_out(config, again))
-    needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes)"
-    message = f"{config.model} needs {needs} of {room_of(config)}: {budget.verdict}"
-    return DoesNotFit(message, hint=way_out(config, again))
+    return DoesNotFit(shortage(config), hint=way_out(config, again))
 
 
 def blocker(config: "RuntimeConfig", host: "Host") -> str | None:

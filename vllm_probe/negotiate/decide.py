@@ -8,6 +8,7 @@ from vllm_probe.core.units import format_bytes
 from vllm_probe.negotiate.budget import fills_memory, kept_words, layout_of, limit_bytes
 from vllm_probe.negotiate.cached import alignment_option, block_size_rule, cache_format_rule
 from vllm_probe.negotiate.candidates import Candidate
+from vllm_probe.negotiate.capacity import least_capacity
 from vllm_probe.negotiate.changes import would_change
 from vllm_probe.negotiate.chunking import computes_whole, item_tokens
 from vllm_probe.negotiate.compiling import choices_of, compile_of, undecided
@@ -193,6 +194,7 @@ def _memory(record: Record, chosen: Sized) -> None:
     case, requested = chosen.case, chosen.budget.requested_bytes
     share, rule = case.request.pins.get("gpu_memory_utilization"), _NO_CAPACITY
     limit = limit_bytes(case, chosen.budget.graph_bytes)
+    needs: dict[str, Any] = {} if chosen.boots else {"boots_from_bytes": least_capacity(chosen)}
     if case.total_bytes and requested is not None and share is None:
         outside = 0 if case.law["graphs_in_utilization"] else chosen.budget.graph_bytes
         rule = f"{format_bytes(requested)} of {format_bytes(case.total_bytes)}"
@@ -207,6 +209,7 @@ def _memory(record: Record, chosen: Sized) -> None:
         capacity_bytes=case.total_bytes,
         limit_bytes=limit,
         kept_free=kept_words(case, limit),
+        **needs,
         law=f"fitted to {case.law['fitted']}; {case.law['source']}",
     )
 

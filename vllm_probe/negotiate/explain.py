@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vllm_probe.core.codec import to_json
-from vllm_probe.core.config import Alternative, Estimate, RuntimeConfig
+from vllm_probe.core.config import Alternative, Decision, Estimate, RuntimeConfig
 from vllm_probe.core.units import format_bytes, format_rounded
 
 _Node = tuple[str, Sequence[Any]]
@@ -50,7 +50,10 @@ def way_out(config: RuntimeConfig, again: Callable[[str], str] | None = None) ->
         return "take another device or engine, or a model in a format that runs here"
     if is_invalid:
         return "ask for shorter requests, or take a model with a longer context"
-    needed = f"{format_bytes(budget.requested_bytes)} of memory"
+    least = _share_of(config).inputs.get("boots_from_bytes")
+    if not isinstance(least, int):
+        return "leave out what is pinned, or take a smaller model"
+    needed = f"{_enough(least)} of memory"
     if budget.device_total_bytes is not None and budget.device_total_bytes < _LEAST_MEMORY:
         return f"it needs {needed}: give the memory with its unit, such as --device-memory 24GiB"
     return f"take a device with {needed}, or a smaller model"
@@ -67,16 +70,41 @@ def unsupported(config: RuntimeConfig) -> str | None:
     return reason if isinstance(reason, str) else None
 
 
+def _enough(count: int) -> str:
+    """The smallest size that is written with two digits behind the point and is not under `count`."""
+    unit = 1 << (10 * min(4, (count.bit_length() - 1) // 10))
+    return format_bytes(-(-(-(-count * 100 // unit) * unit) // 100))
+
+
+def shortage(config: RuntimeConfig) -> str:
+    """What of the memory is too small, with the least that is enough."""
+    budget, sequence = config.budget, f"one sequence of {config.max_model_len} tokens takes"
+    needs = f"{format_bytes(budget.requested_bytes)} ({budget.requested_bytes} bytes) of {room_of(config)}"
+    if budget.verdict != "kv_too_small":
+        return f"{config.model} needs {needs}: {budget.verdict}"
+    if next(each for each in config.decisions if each.key == "kv_cache_memory_bytes").pinned:
+        needed = f"{format_bytes(budget.kv_cache_bytes)} ({budget.kv_cache_bytes} bytes)"
+        return f"--kv-cache-memory-bytes is too small for {config.model}: {sequence} {needed}"
+    least = f"{sequence} {format_bytes(budget.kv_cache_bytes)}"
+    return f"{config.model} needs {needs}: too little is left for the KV cache, of which {least}"
+
+
+def _share_of(config: RuntimeConfig) -> Decision:
+    return next(each for each in config.decisions if each.key == "gpu_memory_utilization")
+
+
 def room_of(config: RuntimeConfig) -> str:
     """`the 132.81 GiB usable of 139.80 GiB`: what one rank may hold of the device, and whose share decided."""
     total = config.budget.device_total_bytes
-    share = next(each for each in config.decisions if each.key == "gpu_memory_utilization")
+    share = _share_of(config)
     limit, given = share.inputs.get("limit_bytes"), config.gpu_memory_utilization
     if not total or not isinstance(limit, int):
         return format_bytes(total)
     if share.pinned and given and (asked := round(given * total)) <= limit:
         return f"the {format_bytes(asked)} that {share.key} {given:g} gives of {format_bytes(total)}"
-    return f"the {format_bytes(limit)} usable of {format_bytes(total)}" if limit < total else format_bytes(total)
+    if limit >= total:
+        return format_bytes(total)
+    return f"the {format_bytes(max(limit, 0))} usable of {format_bytes(total)}"
 
 
 def figure(estimate: Estimate, factor: float = 1, unit: str = "") -> str:

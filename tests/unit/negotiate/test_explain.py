@@ -1,5 +1,12 @@
 """The record as a text tree."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from tests.unit.negotiate.cases import (
@@ -15,10 +22,14 @@ from tests.unit.negotiate.cases import (
     config,
     decision,
 )
-from vllm_probe.core.units import format_bytes
+from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.units import format_bytes, parse_size
 from vllm_probe.models import catalogue
-from vllm_probe.negotiate.explain import explain, room_of, way_out
+from vllm_probe.negotiate.explain import explain, room_of, shortage, way_out
 from vllm_probe.negotiate.laws import table
+from vllm_probe.vendors.descriptors import load_capability
+
+SHIPPED = sorted((Path(__file__).parents[3] / "capabilities").glob("*.json"))
 
 
 def test_the_reference_machine_is_explained(snapshot: SnapshotAssertion) -> None:
@@ -68,6 +79,62 @@ def test_the_way_out_of_too_little_memory_is_more_of_it_and_of_bytes_their_unit(
     assert way_out(tiny).endswith("MiB of memory: give the memory with its unit, such as --device-memory 24GiB")
     assert way_out(small).startswith("take a device with ")
     assert way_out(small).endswith("MiB of memory, or a smaller model")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(catalogue.entries())),
+    st.sampled_from(SHIPPED),
+    st.sampled_from(["vllm", "vllm", "bundled"]),
+    st.sampled_from(["throughput", "latency", "memory"]),
+    st.sampled_from([{}, {"gpu_memory_utilization": 0.3}, {"enforce_eager": True}, {"tensor_parallel_size": 2}]),
+    st.sampled_from([1 << 20, 100 << 20, GIB, 6 * GIB]),
+)
+def test_a_device_with_the_memory_that_is_named_boots(
+    name: str, path: Path, engine: str, objective: str, pins: dict[str, Any], memory: int
+) -> None:
+    asked: dict[str, Any] = {"engine": engine, "objective": objective, "pins": pins}
+    spec, document = catalogue.load(name), load_capability(path)
+    try:
+        found = config(spec, document, device_memory_bytes=memory, **asked)
+    except BadUsage:
+        return
+    said = way_out(replace(found, alternatives=()))
+    if words := re.fullmatch(r"take a device with ([\d.]+ .i?B) of memory, or a smaller model", said):
+        larger = config(spec, document, device_memory_bytes=parse_size(words[1]), **asked)
+        assert larger.budget.verdict == "boots"
+
+
+def test_the_memory_that_is_named_is_no_more_than_what_boots() -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "pins": {"quantization": "none"}}
+    said = way_out(replace(config(QWEN3_8B, H100, device_memory_bytes=GIB, **asked), alternatives=()))
+    assert said.startswith("take a device with 17.")
+    enough = parse_size(said.split(" with ")[1].split(" of ")[0])
+    verdicts = [config(QWEN3_8B, H100, device_memory_bytes=enough - less, **asked).budget for less in (0, GIB // 50)]
+    assert [each.verdict == "boots" for each in verdicts] == [True, False]
+
+
+def test_what_no_memory_makes_up_for_is_answered_without_a_size() -> None:
+    found = config(QWEN3_8B, H100, engine="vllm", pins={"kv_cache_memory_bytes": 1 << 20})
+    assert way_out(replace(found, alternatives=())) == "leave out what is pinned, or take a smaller model"
+
+
+def test_a_cache_that_is_too_small_is_named_with_the_least_that_is_enough() -> None:
+    pinned = config(QWEN3_8B, H100, engine="vllm", pins={"kv_cache_memory_bytes": GIB, "max_model_len": 40960})
+    assert shortage(pinned) == (
+        "--kv-cache-memory-bytes is too small for Qwen/Qwen3-8B: "
+        "one sequence of 40960 tokens takes 5.63 GiB (6042157056 bytes)"
+    )
+    pins = {"kv_cache_memory_bytes": 6042157056, "max_model_len": 40960}
+    assert config(QWEN3_8B, H100, engine="vllm", pins=pins).budget.verdict == "boots"
+    left = config(
+        QWEN3_8B, H100, engine="vllm", device_memory_bytes=19 * GIB, pins={"max_model_len": 40960, "max_num_seqs": 8}
+    )
+    assert left.budget.verdict == "kv_too_small"
+    assert shortage(left).endswith(
+        ": too little is left for the KV cache, of which one sequence of 40960 tokens takes 5.63 GiB"
+    )
+    assert "kv_too_small" not in shortage(pinned) + shortage(left)
 
 
 def test_the_way_out_of_a_request_that_nothing_takes_is_a_shorter_one() -> None:
