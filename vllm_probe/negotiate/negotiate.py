@@ -43,7 +43,7 @@ def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: 
         device=request.device_id or capability.device.id,
         device_type=capability.device_type,
         capability=_name(request, capability),
-        model=spec.weights_path or spec.repository or spec.name,
+        model=_place(spec),
         task=spec.task,
         **record.values,
         requires=chosen.candidate.requires or ((spec.needs,) if spec.needs else ()),
@@ -54,6 +54,11 @@ def negotiate(spec: ModelSpec, capability: Capability, request: Request, stamp: 
         warnings=_warnings(case, selection),
     )
     return _explained(config)
+
+
+def _place(spec: ModelSpec) -> str:
+    """The model as an engine finds it; a folder without weights is where they have to come, its name is nobody's."""
+    return spec.weights_path or spec.repository or (None if spec.needs else spec.folder) or spec.name
 
 
 def _name(request: Request, capability: Capability) -> str:
@@ -89,7 +94,9 @@ def _warnings(case: Case, selection: Selection) -> tuple[str, ...]:
     found += [residual.sentence] if residual and residual.ranks == selection.chosen.case.ranks else []
     if case.spec.weight_bytes is None and case.spec.num_parameters is None:
         found.append(f"weight bytes are computed from the shape of {case.spec.name}, no file header was read")
-    if case.request.engine == "vllm" and not (case.spec.weights_path or case.spec.repository or case.spec.needs):
+    if case.request.engine == "vllm" and (place := _place(case.spec)) == case.spec.folder != case.spec.weights_path:
+        found.append(f"{place} has no weights: vLLM starts once they are there")
+    elif case.request.engine == "vllm" and place == case.spec.name and not case.spec.needs:
         found.append(f"{case.spec.name} is assumed to exist: give its repository (organisation/name) or folder to vLLM")
     if processes := by_device(case.engine["non_torch_by_device"], case.device_type):
         found.append(f"memory of the engine's processes: {processes['source']}")

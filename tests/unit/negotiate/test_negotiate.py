@@ -155,6 +155,17 @@ def test_glm_is_refused_with_the_bytes_it_needs() -> None:
     assert "GlmMoeDsaForCausalLM needs --engine vllm" in " ".join(config(GLM_5_3, CPU).warnings)
 
 
+def test_a_folder_without_weights_is_where_they_have_to_come() -> None:
+    """Its name alone would be that of a repository on the hub, which is another's or nobody's."""
+    found = config(replace(QWEN3_8B, repository=None, folder="/models/Qwen3-8B"), H100, engine="vllm")
+    assert found.model == "/models/Qwen3-8B"
+    assert "/models/Qwen3-8B has no weights: vLLM starts once they are there" in found.warnings
+    filled = replace(QWEN3_8B, folder="/models/Qwen3-8B", weights_path="/models/Qwen3-8B")
+    assert not any("no weights" in warning for warning in config(filled, H100, engine="vllm").warnings)
+    cached = replace(QWEN3_8B, repository="Qwen/Qwen3-8B", folder="/cache/Qwen3-8B")
+    assert config(cached, H100, engine="vllm").model == "Qwen/Qwen3-8B"
+
+
 def test_a_lowered_context_says_so() -> None:
     found = config(QWEN3_8B, H100, engine="vllm", device_memory_bytes=20 * GIB)
     assert 640 <= found.max_model_len < 40960
