@@ -62,6 +62,15 @@ def check_block_size(request: Request, spec: ModelSpec, device_type: str, rule: 
         raise BadUsage(message, hint=f"give one of {', '.join(map(str, rule.takes))}, or none")
 
 
+def doubt_of_blocks(request: Request, spec: ModelSpec, rule: BlockRule) -> str | None:
+    """That a pinned block size costs the kernels which the engine would take first; null where it does not."""
+    pinned = request.pins.get("block_size")
+    if not rule.attention or pinned is None or pinned % rule.size == 0:
+        return None
+    kernels = f"the kernels that {request.engine} takes first for the {rule.attention} of {spec.name}"
+    return f"--block-size {pinned}: {kernels} want a multiple of {rule.size}, others are slower"
+
+
 def _attention(spec: ModelSpec) -> str:
     groups = groups_of(spec)
     if any(group.kind == "compressed" for group in groups):

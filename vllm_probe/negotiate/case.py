@@ -7,7 +7,7 @@ from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.units import GIB
 from vllm_probe.core.values import Engine
-from vllm_probe.negotiate.blocks import BlockRule, block_rule, check_block_size
+from vllm_probe.negotiate.blocks import BlockRule, block_rule, check_block_size, doubt_of_blocks
 from vllm_probe.negotiate.cacheformat import CacheFormat, cache_format, check_cache_format
 from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, is_before, table
 from vllm_probe.negotiate.rates import Rates
@@ -105,6 +105,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
         check_block_size(request, spec, name, blocks)
     warnings = [outside, _release_doubt(engine, spec, version), *rates.suspects(), refusal_of(request.engine, spec)]
     warnings += [] if "kv_cache_dtype" in request.pins else [cache.warning]
+    warnings += [doubt_of_blocks(request, spec, blocks)]
     total = request.device_memory_bytes or _seen_bytes(capability) or memory.total_bytes or memory.usable_bytes
     usable = request.device_memory_bytes or memory.usable_bytes or total
     return Case(

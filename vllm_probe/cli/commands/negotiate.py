@@ -90,7 +90,7 @@ def negotiate(
     ] = None,
     dtype: Annotated[str | None, _pin("auto, bfloat16, float16 or float32; also bf16, fp16, fp32.", "FORMAT")] = None,
     quantization: Annotated[str | None, _pin("auto, none, int8, int4, awq, ...", "METHOD")] = None,
-    kv_cache_dtype: Annotated[str | None, _pin("auto, bfloat16, float16, float32, fp8, ...", "FORMAT")] = None,
+    kv_cache_dtype: Annotated[str | None, _pin("auto, bfloat16, float16, fp8, fp8_e5m2, ...", "FORMAT")] = None,
     max_model_len: Annotated[int | None, _pin("Longest input and output in tokens.")] = None,
     block_size: Annotated[int | None, _pin("Tokens in a KV block.")] = None,
     kv_cache_memory_bytes: Annotated[str | None, _pin("Size of the KV cache, such as 4GiB.", "SIZE")] = None,
