@@ -1,6 +1,7 @@
 """The linears that are counted for a model are those that transformers builds from its config."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import transformers
 
 from tests.unit.models.families import CONFIGS
 from tests.unit.models.hybrid_configs import HYBRIDS
-from tests.unit.models.more_families import DECODERS, ENCODERS
+from tests.unit.models.more_families import DECODERS, ENCODERS, TOWERS
 from vllm_probe.models.config import parse_config
 from vllm_probe.negotiate.requirements import analyse
 
@@ -68,3 +69,15 @@ def test_a_further_model_type_has_as_many_parameters_as_transformers_builds(name
     with torch.device("meta"):
         built = sum(value.numel() for value in kind.from_config(made).parameters())
     assert analyse(spec).computed_parameters == pytest.approx(built, rel=3e-4)
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_a_tower_has_as_many_parameters_as_transformers_builds(name: str) -> None:
+    spec = parse_config(TOWERS[name], name=name, source=name)
+    made = transformers.AutoConfig.for_model(**{k: v for k, v in TOWERS[name].items() if k != "architectures"})
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(made)
+    built = {key: value.numel() for key, value in model.named_parameters()}
+    text = sum(count for key, count in built.items() if re.search(r"language_model|lm_head|\.text_model", key))
+    assert analyse(spec).computed_parameters == pytest.approx(text, rel=3e-4)
+    assert spec.vision_parameters == pytest.approx(sum(built.values()) - text, rel=3e-4)

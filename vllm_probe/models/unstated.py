@@ -13,7 +13,7 @@ _SIZES = (
     "vocab_size",
     "max_position_embeddings",
 )
-_NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+_NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
 _DEFAULTS: dict[str, tuple[int | None, ...]] = {
     "cohere2": (8192, 40, 64, 64, 22528, 256000, 8192),
     "gemma": (3072, 28, 16, 16, 24576, 256000, 8192),
@@ -77,6 +77,7 @@ def check_sizes(facts: Facts) -> None:
         UnsupportedModel: such a size.
     """
     lacking = [key for key in _NEEDED if key not in facts.values]
+    lacking = [key for key in lacking if key != "max_position_embeddings" or "model_max_length" not in facts.values]
     if lacking:
         raise UnsupportedModel(
             f"{facts.source}: its text_config leaves {', '.join(lacking)} to the defaults of transformers",

@@ -19,6 +19,8 @@ Gemma 3: SigLIP So400m/14 at 896 pixels, arXiv 2503.19786 section 2; Llama 4: th
 
 
 _GATED = "Qwen2_5_VL"
+_PICTURED = {"clip_vision_model": 1, "siglip_vision_model": 0, "idefics3_vision": 0, "smolvlm_vision": 0}
+"""Towers with a position for each patch of the image, and those beside: the class token of CLIP."""
 
 
 def tower_parameters(architecture: str, facts: Facts) -> int:
@@ -42,8 +44,8 @@ def tower_parameters(architecture: str, facts: Facts) -> int:
     gates = 1 if "gated" in kind or kind.startswith("gemma4") or architecture.startswith(_GATED) else 0
     layer = 4 * hidden * (hidden + 1) + (2 + gates) * hidden * inner + inner + hidden + 4 * hidden
     patch = (tower.maybe("patch_size") or 14) ** 2 * (tower.maybe("temporal_patch_size") or 1)
-    around = 3 * patch * hidden + (tower.maybe("num_position_embeddings", "position_embedding_size") or 0) * hidden
-    return layers * layer + around + _joined(tower, hidden, facts.count("hidden_size"))
+    around = (3 * patch + _positions(tower)) * hidden
+    return layers * layer + around + _joined(tower, facts, architecture, hidden)
 
 
 def _pixtral(tower: Facts, facts: Facts, hidden: int, layers: int, inner: int) -> int:
@@ -58,11 +60,25 @@ def _pixtral(tower: Facts, facts: Facts, hidden: int, layers: int, inner: int) -
     return layers * layer + patch + 2 * hidden + merger + hidden * text + text * text
 
 
-def _joined(tower: Facts, hidden: int, text: int) -> int:
+def _positions(tower: Facts) -> int:
+    """Rows of the table of positions, 0 without one."""
+    stated, kind = tower.maybe("num_position_embeddings", "position_embedding_size"), tower.word("model_type")
+    if stated or kind not in _PICTURED:
+        return stated or 0
+    return ((tower.maybe("image_size") or 224) // (tower.maybe("patch_size") or 14)) ** 2 + _PICTURED[kind]
+
+
+def _joined(tower: Facts, facts: Facts, architecture: str, hidden: int) -> int:
     """The linears between tower and text model: as known, mergers of neighbouring patches, or one projection.
 
-    Qwen3-VL has a further merger for each layer of the tower that it also hands to the text model.
+    Qwen3-VL has a further merger for each layer of the tower that it also hands to the text model; LLaVA has two
+    linears, and Idefics 3 one over `scale_factor` squared patches.
     """
-    merged = hidden * (tower.maybe("spatial_merge_size") or 1) ** 2
+    text = facts.count("hidden_size")
+    if architecture.startswith("Llava"):
+        return (hidden + text) * text
+    merged = hidden * (tower.maybe("spatial_merge_size") or facts.maybe("scale_factor") or 1) ** 2
+    if tower.maybe("spatial_merge_size") is None:
+        return tower.maybe("joined_parameters") or merged * text
     merger = merged * merged + merged * text if merged > hidden else hidden * text
     return tower.maybe("joined_parameters") or merger * (1 + len(tower.items("deepstack_visual_indexes")))

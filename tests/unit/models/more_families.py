@@ -108,3 +108,34 @@ REFUSED = {
     "zamba2": "share the weights",
 }
 """Model types that are known and cannot be read, and a word of why."""
+
+
+_CLIP = {
+    "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+    "num_attention_heads": 16, "image_size": 336, "patch_size": 14,
+}  # fmt: skip
+_SIGLIP = {
+    "model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 26,
+    "num_attention_heads": 16, "image_size": 384, "patch_size": 14, "vision_use_head": False,
+}  # fmt: skip
+_LLAMA = decoder(2048, 2, 32, 32, 8192, 32064, model_type="llama")
+TOWERS: dict[str, dict[str, Any]] = {
+    "llava-1.5-7b": {
+        "model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "vision_config": _CLIP,
+        "text_config": {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096},
+    },
+    "llava-onevision": {
+        "model_type": "llava_onevision", "architectures": ["LlavaOnevisionForConditionalGeneration"],
+        "vision_config": _SIGLIP, "text_config": decoder(3584, 2, 28, 4, 18944, 152064, model_type="qwen2"),
+    },
+    "paligemma-3b": {
+        "model_type": "paligemma", "architectures": ["PaliGemmaForConditionalGeneration"], "projection_dim": 2048,
+        "vision_config": _SIGLIP | {"image_size": 224, "projection_dim": 2048},
+        "text_config": decoder(2048, 2, 8, 1, 16384, 257216, model_type="gemma"),
+    },
+    "idefics3-8b": {
+        "model_type": "idefics3", "architectures": ["Idefics3ForConditionalGeneration"], "scale_factor": 2,
+        "vision_config": _SIGLIP | {"model_type": "idefics3_vision", "image_size": 364}, "text_config": _LLAMA,
+    },
+}  # fmt: skip
+"""Multimodal models whose towers have a position for each patch."""

@@ -40,3 +40,17 @@ def test_a_pixtral_tower_has_no_biases_and_is_joined_by_a_merger_and_two_linears
     layer = 4 * 4 * 4 + 3 * 4 * 8 + 2 * 4
     expected = 2 * layer + 3 * 4 * 4 + 4 + 4 + 16 * 4 + 4 * 2560 + 2560 * 2560
     assert parameters("Mistral3ForConditionalGeneration", vision_config=tower, spatial_merge_size=2) == expected
+
+
+def test_a_tower_with_a_position_for_each_patch_is_told_by_its_image() -> None:
+    tower = {
+        "model_type": "clip_vision_model", "num_hidden_layers": 1, "hidden_size": 4, "intermediate_size": 8,
+        "patch_size": 2, "image_size": 6,
+    }  # fmt: skip
+    layer = 4 * 4 * 5 + 2 * 4 * 8 + 8 + 4 + 16
+    around = 3 * 4 * 4 + (9 + 1) * 4
+    found = parameters("LlavaForConditionalGeneration", vision_config=tower)
+    assert found == layer + around + 4 * 2560 + 2560 * 2560
+    tower |= {"model_type": "idefics3_vision"}
+    found = parameters("Idefics3ForConditionalGeneration", vision_config=tower, scale_factor=3)
+    assert found == layer + around - 4 + 9 * 4 * 2560
