@@ -11,7 +11,7 @@ _NAME = r"([\w./@+:-]{1,200})"
 _MODEL = (
     rf"\bmodel['\"]?[=:] ?['\"]{_NAME}['\"]",
     r"huggingface\.co/(?:api/models/)?([\w.-]{1,96}/[\w.-]{1,96}?)(?=[./]?(?:/|\s|$))",
-    rf"(?m)\bvllm serve {_NAME}(?=[ \t]+--|[ \t]{0,40}$)",
+    rf"(?m)\bvllm serve {_NAME}(?=[ \t]+--|[ \t]{{0,40}}$)",
 )
 _TOKENS = (
     r"estimated maximum model length is ([1-9]\d{0,8})\b",
