@@ -3,7 +3,7 @@
 import os
 from typing import Final, NoReturn
 
-from vllm_probe.cli.streams import flush, tell
+from vllm_probe.cli.streams import flush, fold, tell
 from vllm_probe.core.errors import MissingExtra, ProbeError
 from vllm_probe.core.extras import extra_command
 
@@ -20,9 +20,9 @@ EXTRA_OF: Final = {
 
 
 def report(error: ProbeError) -> int:
-    """Prints `error: ... [code]` and `hint: ...` on stderr, each on one line, and gives the exit code."""
+    """Prints `error: ... [code]` and `hint: ...` on stderr, a line each unless a terminal folds it; the exit code."""
     message, hint = (" ".join(text.split()) for text in (str(error), error.hint))
-    tell(f"error: {message} [{error.code}]\nhint: {hint}\n")
+    tell(fold(f"error: {message} [{error.code}]\nhint: {hint}") + "\n")
     return error.exit_code
 
 

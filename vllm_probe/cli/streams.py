@@ -1,10 +1,17 @@
 """The three streams of the process, any of which may be closed, full, or without a reader."""
 
 import os
+import re
 import sys
+from collections.abc import Iterator
+from shutil import get_terminal_size
 from typing import TextIO
 
 from vllm_probe.core.errors import UnreadableFile, UnwritableOutput
+
+_PROGRAMS = "vllm-probe|vllm serve|pip install|curl|docker|hf|kubectl|sh"
+_COMMAND = rf"(?:[A-Z_]+=\S+ )*(?:{_PROGRAMS}) "
+_WORD = re.compile(rf"(?<!\S){_COMMAND}[^,;()`]*[^,;()`\s]|(?:`[^`]*`|\S)+")
 
 
 def write(text: str) -> None:
@@ -39,6 +46,28 @@ def tell(text: str) -> None:
         _drop(sys.stderr)
 
 
+def fold(text: str) -> str:
+    """`text` with its prose in lines of the terminal's width, where stderr is one; no command in it is broken."""
+    if not sys.stderr.isatty():
+        return text
+    width = get_terminal_size().columns
+    return "\n".join(
+        line if re.match(_COMMAND, line) else "\n  ".join(_lines(line, width)) for line in text.split("\n")
+    )
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    """`text` in lines of at most `width` columns where its words allow; those after the first are indented by two."""
+    line, room = "", width
+    for word in _WORD.findall(text):
+        if line and len(line) + 1 + len(word) > room:
+            yield line
+            line, room = word, width - 2
+        else:
+            line = f"{line} {word}" if line else word
+    yield line
+
+
 def open_stderr() -> None:
     """Gives a process that was started without stderr one that takes everything."""
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - open until the end
@@ -52,7 +81,7 @@ def name_levels() -> None:
         """The level in small letters, as in our own lines."""
 
         def format(self, record: logging.LogRecord) -> str:
-            return f"{record.levelname.lower()}: {super().format(record)}"
+            return fold(f"{record.levelname.lower()}: {super().format(record)}")
 
     if logging.lastResort:
         logging.lastResort.setFormatter(Formatter())

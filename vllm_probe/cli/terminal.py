@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vllm_probe.cli.streams import tell, write
+from vllm_probe.cli.streams import fold, tell, write
 from vllm_probe.core.errors import BadUsage, ReplayRefused
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class Terminal:
         write(as_text(*parts))
 
     def say(self, line: str) -> None:
-        """Prints one line on stderr."""
-        tell(f"{line}\n")
+        """Prints lines on stderr, folded on a terminal."""
+        tell(f"{fold(line)}\n")
 
     def progress(self, title: str, *, may_crash: bool = False) -> AbstractContextManager["Progress"]:
         """A `Progress` on stderr: a bar on a terminal, else a line when a step is over, or begins if it may crash."""
