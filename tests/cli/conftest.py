@@ -26,7 +26,8 @@ class Ended:
 
     def __str__(self) -> str:
         text = f"exit code {self.code}\n--- stdout\n{self.out}--- stderr\n{self.err}"
-        return text.replace(f"vllm-probe {__version__}", "vllm-probe VERSION").replace(f'"{__version__}"', '"VERSION"')
+        text = text.replace(f"vllm-probe {__version__}", "vllm-probe VERSION").replace(f'"{__version__}"', '"VERSION"')
+        return text.replace(str(HOSTS), "HOSTS")
 
     def json(self) -> Any:
         return json.loads(self.out)

@@ -179,3 +179,17 @@ def test_the_table_has_one_line_for_how_the_speed_was_predicted_and_the_tree_all
     assert re.search(r"roofline over bf16 \d+ GFLOP/s \(.+\) and \d+ GB/s \(.+\); --explain says how$", line)
     assert "each step: the longer of FLOPs" not in table
     assert "each step: the longer of FLOPs" in cli(*command, "--explain").out
+
+
+def test_the_table_tells_the_format_of_the_cache_beside_what_vllm_is_given(cli: Cli) -> None:
+    asked = ("negotiate", "Qwen3-8B", "--capability", "h100-sxm-80gb", "--engine", "vllm")
+    found = cli(*asked, width=200)
+    assert re.search(r"^kv_cache_dtype +auto: +as the activations", found.out, re.MULTILINE)
+    assert "--kv-cache-dtype auto" in found.err
+    assert re.search(r"^kv_cache_dtype +fp8 ", cli(*asked, "--kv-cache-dtype", "fp8", width=200).out, re.MULTILINE)
+
+
+def test_the_table_names_another_model_as_it_is_typed(cli: Cli) -> None:
+    found = cli("negotiate", "GLM-5.3", "--capability", "rtx-4090", width=200).out
+    assert re.search("^negotiate [^-]\\S+ ", found, re.MULTILINE)
+    assert "--model" not in found

@@ -40,6 +40,8 @@ def decisions(config: RuntimeConfig) -> RenderableType:
     shown = [decision for decision in config.decisions if _matters(decision)]
     for decision in shown:
         text = format_bytes(decision.value) if decision.key.endswith("_bytes") else _value(decision.value)
+        if decision.key == "kv_cache_dtype" and config.engine == "vllm" and decision.value == config.dtype:
+            text = f"auto: {text}"  # what vLLM is given for the format of its activations
         why = Text.assemble(decision.rule, *_instead(decision), (f"; changes with {decision.would_change}", "dim"))
         rows.add_row(decision.key, Text(text, style="bold magenta" if decision.pinned else "bold"), why)
     return Group(rows, Text(f"{len(config.decisions) - len(shown)} further fields: --explain", style="dim"))
@@ -101,5 +103,6 @@ def _alternatives(config: RuntimeConfig) -> RenderableType:
     rows = table("change", "needs at least", "verdict", "note", right=("needs at least",))
     for other in config.alternatives:
         verdict = Text(other.verdict, style=BUDGET_STYLES[other.verdict])
-        rows.add_row(other.change, format_bytes(least_need(other)), verdict, other.note)
+        change = other.change.replace("--model ", "negotiate ", 1)  # no option to add: the model is named already
+        rows.add_row(change, format_bytes(least_need(other)), verdict, other.note)
     return rows
