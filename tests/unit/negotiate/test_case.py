@@ -1,5 +1,7 @@
 """The question in full: what a release knows of the model."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.negotiate.cases import H100, LLAMA_8B, case
@@ -15,6 +17,14 @@ def test_a_release_without_the_architecture_is_refused_with_the_first_that_has_i
     assert "--engine-version 0.10.1 or newer" in str(refusal.value.hint)
     with pytest.raises(BadUsage, match="has no Qwen3_5ForConditionalGeneration"):
         case(QWEN3_5, H100, engine="vllm", engine_version="0.16.0")
+
+
+def test_a_release_that_has_the_architecture_no_more_is_refused_with_the_last_that_had_it() -> None:
+    bamba = replace(LLAMA_8B, architecture="BambaForCausalLM")
+    with pytest.raises(BadUsage, match=r"has no BambaForCausalLM, .*, any more") as refusal:
+        case(bamba, H100, engine="vllm")
+    assert "--engine-version 0.23.0" in str(refusal.value.hint)
+    assert case(bamba, H100, engine="vllm", engine_version="0.23.0").engine_version == "0.23.0"
 
 
 def test_a_release_that_was_not_looked_into_is_doubted() -> None:
