@@ -6,6 +6,8 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.negotiate.case import Case
 
 _SCORES = "ForSequenceClassification"
+_OF_VLLM = {"NewModel": "GteNewModel", "NewForSequenceClassification": "GteNewForSequenceClassification"}
+"""Classes that vLLM has under another name, docs/models/supported_models.md of vLLM: the GTE encoders."""
 
 
 def pooling_of(case: Case) -> tuple[dict[str, JsonValue] | None, str, str]:
@@ -21,6 +23,10 @@ def pooling_of(case: Case) -> tuple[dict[str, JsonValue] | None, str, str]:
     if spec.score_tokens:
         rule = f"a generator that scores a pair by its tokens {' and '.join(spec.score_tokens)}"
         option = f"--hf-overrides {_scoring(spec.architecture, spec.score_tokens)}"
+    elif spec.architecture in _OF_VLLM:
+        known = _OF_VLLM[spec.architecture]
+        rule = f"as the checkpoint was trained, which vLLM reads; it knows {spec.architecture} as {known}"
+        option = f"--hf-overrides {json.dumps({'architectures': [known]}, separators=(',', ':'))}"
     elif spec.architecture.endswith(_SCORES):
         option = "not passed on: the engine scores with the head of the checkpoint"
     return value, rule, option if case.request.engine == "vllm" else ""

@@ -149,6 +149,11 @@ def test_a_generator_that_scores_is_a_pooling_model_that_vllm_is_told_to_score_w
     assert "--pooler-config" not in words
 
 
+def test_a_gte_encoder_is_named_as_vllm_names_it() -> None:
+    words = shlex.split(vllm_command(made("nvidia", replace(BGE_M3, architecture="NewModel"))))
+    assert json.loads(words[words.index("--hf-overrides") + 1]) == {"architectures": ["GteNewModel"]}
+
+
 def test_a_reranker_keeps_the_activation_of_its_scores() -> None:
     scorer = replace(BGE_M3, architecture="XLMRobertaForSequenceClassification", normalizes=False)
     words = vllm_command(made("nvidia", scorer)).split()
