@@ -1,11 +1,13 @@
 """What `serve` cannot serve is refused at once, for the reason that counts, with and without `--dry-run`."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.unit.models.folders import minilm
 
 BOTH = pytest.mark.parametrize("options", [("--dry-run",), ("--port", "0")], ids=["shown", "run"])
 
@@ -57,3 +59,18 @@ def test_a_missing_package_is_named_by_negotiate_and_both_forms_of_serve(
         ended = cli("serve", "--load-format", "dummy", *options)
         assert (ended.code, ended.error) == (3, "missing-extra")
         assert f"error: {said} [" in ended.err
+
+
+def test_a_folder_without_weights_is_said_to_lack_them_and_is_not_asked_for_again(cli: Cli) -> None:
+    Path("bare").mkdir()
+    Path("bare/config.json").write_text(json.dumps(minilm()["config.json"]))
+    Path("capability.json").write_text(Path("cpu.json").read_text())
+    said = "has a config.json and no weights"
+    assert f"this machine cannot serve it: the folder {Path('bare').resolve()} {said}" in cli("negotiate", "./bare").err
+    for source in (("./bare",), ()):
+        for options in (("--dry-run",), ("--port", "0")):
+            ended = cli("serve", *source, *options)
+            assert (ended.code, ended.error) == (3, "weights-unavailable")
+            assert said in ended.err
+            assert "give the folder" not in ended.err
+    assert cli("serve", "./bare", "--dry-run", "--load-format", "dummy").code == 0

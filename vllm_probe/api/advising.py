@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm_probe.api.looking import discover, is_replay, judged_devices
 from vllm_probe.api.planning import obtaining, planned_device, planned_words
-from vllm_probe.api.servable import ENGINE_PACKAGES, SERVER_PACKAGES, on_torch, require_packages
+from vllm_probe.api.servable import ENGINE_PACKAGES, SERVER_PACKAGES, on_torch, require_packages, require_weights
 from vllm_probe.core.errors import DoesNotFit, Unavailable
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ def _where(config: "RuntimeConfig", host: "Host") -> str:
 
 def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> str | None:
     """Why the bundled runtime cannot serve `config` on this machine, with what to do; null when it can."""
-    from vllm_probe.models.resolve import downloadable
-
     if is_replay(host):
         return "it is for the recorded one"
     manager = discover(host)
@@ -108,8 +106,7 @@ def _not_servable(config: "RuntimeConfig", spec: "ModelSpec", host: "Host") -> s
         # our own adapters are torch's, which takes seconds to import
         if manager.distributions.get(here[config.device].vendor, _OWN) != _OWN:
             on_torch(here[config.device], manager)
-        if spec.weights_path is None:
-            downloadable(spec, host)
+        require_weights(config.model, spec, host)
     except Unavailable as error:
         return f"{error}; {error.hint}"
     return None

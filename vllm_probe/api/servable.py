@@ -2,16 +2,18 @@
 
 import shlex
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_probe.api.looking import discover
 from vllm_probe.api.planning import planned_device
-from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, UnsupportedModel
+from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, UnsupportedModel, WeightsUnavailable
 from vllm_probe.core.extras import extra_command
 
 if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
     from vllm_probe.core.device import Device
+    from vllm_probe.core.model import ModelSpec
     from vllm_probe.core.system import Host
     from vllm_probe.runtime.executor.embedder import LoadFormat
     from vllm_probe.vendors.registry import PortableDeviceManager
@@ -46,8 +48,22 @@ def require_servable(
     if config:
         planned_device(config, discover(host))
     require_packages(*ENGINE_PACKAGES)
+    if load_format != "dummy" and not spec.needs:
+        require_weights(model, spec, host)
     if spec.weights_path is None or spec.needs:
         resolve_model(model, host, for_serving=load_format != "dummy")
+
+
+def require_weights(model: str, spec: "ModelSpec", host: "Host") -> None:
+    """Raises WeightsUnavailable where the weights of `model` are not here and no repository is known to have them."""
+    from vllm_probe.models.resolve import downloadable
+
+    if spec.weights_path is None and spec.repository is None and Path(model).is_dir():
+        fetch = f"`hf download REPOSITORY --local-dir {shlex.quote(model)}`"
+        hint = f"put the safetensors files of the model there, such as with {fetch}, or take --load-format dummy"
+        raise WeightsUnavailable(f"the folder {model} has a config.json and no weights", hint=hint)
+    if spec.weights_path is None:
+        downloadable(spec, host)
 
 
 def require_packages(*names: str) -> None:
