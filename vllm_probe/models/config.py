@@ -186,7 +186,8 @@ def _moe(facts: Facts, *, is_parallel: bool) -> MoeShape | None:
         raise _unsupported(facts.source, "layers that alternate between dense and sparse")
     width = facts.count("moe_intermediate_size", "intermediate_size")
     shared = facts.count("n_shared_experts", default=0, minimum=0) * width
-    beside = ("intermediate_size",) if is_parallel else ("shared_expert_intermediate_size", "shared_intermediate_size")
+    parallel = ("parallel_intermediate_size", "intermediate_size")
+    beside = parallel if is_parallel else ("shared_expert_intermediate_size", "shared_intermediate_size")
     shared = facts.count(*beside, default=shared, minimum=0)
     dense = len(facts.items("mlp_only_layers")) or facts.items("mlp_layer_types").count("dense")
     dense = facts.count("num_dense_layers", default=dense, minimum=0)

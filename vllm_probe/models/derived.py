@@ -45,6 +45,21 @@ def _ernie(facts: Facts) -> dict[str, JsonValue]:
     return {"num_dense_layers": layers - max(0, (last + 1) // every - first // every)}
 
 
+def _llama_4(facts: Facts) -> dict[str, JsonValue]:
+    """Experts in every so many layers, wider feed-forwards in the others (configuration_llama4.py)."""
+    every = facts.count("interleave_moe_layer_step", default=1)
+    if every == 1 or "intermediate_size_mlp" not in facts.values:
+        return {}
+    layers, width = facts.count("num_hidden_layers"), facts.count("intermediate_size")
+    return {
+        "interleave_moe_layer_step": 1,
+        "num_dense_layers": layers - layers // every,
+        "intermediate_size": facts.count("intermediate_size_mlp"),
+        "moe_intermediate_size": width,
+        "parallel_intermediate_size": width,
+    }
+
+
 def _rotated(facts: Facts) -> dict[str, JsonValue]:
     """Positions of the GTE encoders, which are known rotated only."""
     stated = facts.word("position_embedding_type", default="rope")
@@ -62,6 +77,7 @@ def _hunyuan(facts: Facts) -> dict[str, JsonValue]:
 
 _FOLLOWING: dict[str, Callable[[Facts], dict[str, JsonValue]]] = {
     "falcon": _falcon,
+    "llama4_text": _llama_4,
     "ernie4_5_moe": _ernie,
     "hunyuan_v1_moe": _hunyuan,
     "new": _rotated,

@@ -58,6 +58,11 @@ DECODERS: dict[str, dict[str, Any]] = {
     "internlm3-8b": decoder(
         4096, 48, 32, 2, 10240, 128512, model_type="internlm3", head_dim=128, qkv_bias=False, bias=False
     ),
+    "Llama-4-Maverick": decoder(
+        5120, 8, 40, 8, 8192, 202048, model_type="llama4_text", head_dim=128, intermediate_size_mlp=16384,
+        interleave_moe_layer_step=2, num_local_experts=32, num_experts_per_tok=1, attention_chunk_size=8192,
+        no_rope_layer_interval=4,
+    ),
     "Ministral-3-8B": decoder(4096, 34, 32, 8, 14336, 131072, model_type="ministral3", head_dim=128),
     "mpt-7b": {
         "model_type": "mpt", "architectures": ["MPTForCausalLM"], "d_model": 4096, "n_layers": 32, "n_heads": 32,

@@ -104,6 +104,13 @@ def test_experts_of_an_ernie_are_in_the_layers_between_two() -> None:
     assert (dense(moe_layer_end_index=20), dense(moe_layer_interval=2)) == (8, 14)
 
 
+def test_a_maverick_has_experts_in_every_other_layer_and_wider_feed_forwards_in_the_rest() -> None:
+    spec = parse(DECODERS["Llama-4-Maverick"])
+    assert spec.moe
+    assert (spec.intermediate_size, spec.moe.expert_intermediate) == (16384, 8192)
+    assert (spec.moe.num_dense_layers, spec.moe.num_shared) == (4, 1)
+
+
 def test_layers_of_a_hunyuan_are_all_alike_or_refused() -> None:
     moe = parse(DECODERS["Hunyuan-A13B"]).moe
     assert moe
