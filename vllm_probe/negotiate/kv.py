@@ -71,12 +71,13 @@ def layout(  # noqa: PLR0913 - what a layout depends on
     kind (or the most frequent one, where that is less than 1.5 times as many), the last group of a kind is filled up,
     and a kind whose tokens take fewer bytes gets more tokens a block. A state of linear attention is one block, so
     blocks of attention grow until they hold one; an engine that caches prefixes of such models keeps two `states` of a
-    sequence (vllm/v1/core/kv_cache_utils.py, vllm/model_executor/models/config.py).
+    sequence (vllm/v1/core/kv_cache_utils.py, vllm/model_executor/models/config.py). It caches none of a model that has
+    states alone (`is_prefix_caching_supported` of vllm/config/model.py).
     """
     per_token = math.ceil(need.kv_bytes_per_token(width, ranks) * stage.share)
     held = math.ceil(need.state_bytes(2, ranks) * stage.share)
     if not per_token:
-        return Layout(held, (CacheGroup("linear", None, block_size, states),) if held else ())
+        return Layout(held, (CacheGroup("linear", None, block_size),) if held else ())
     kinds = Counter[AttentionGroup]()
     for group in groups_of(need.spec):
         kinds[replace(group, num_layers=1, index_top=None)] += math.ceil(group.num_layers * stage.share)

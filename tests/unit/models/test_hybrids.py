@@ -67,7 +67,7 @@ def test_every_rank_repeats_the_only_group_of_a_mamba_2() -> None:
 def test_the_cache_of_a_model_without_attention_is_a_state_for_each_sequence() -> None:
     spec = parse(HYBRIDS["mamba-2.8b"])
     need, (stage,) = analyse(spec), stages_of(spec.num_layers, 1)
-    cache = layout(need, 2, 1, stage, 16, grouped=True)
+    cache = layout(need, 2, 1, stage, 16, grouped=True, states=2)
     assert (cache.block_bytes, cache.blocks(100, 100), cache.blocks(2000, 100)) == (need.state_bytes(2), 1, 1)
     assert (spec.num_heads, spec.num_kv_heads, spec.intermediate_size, spec.max_model_len) == (0, 0, 0, 2048)
     assert "no limit" in spec.unknown["max_model_len"]
