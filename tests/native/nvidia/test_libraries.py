@@ -43,6 +43,12 @@ def test_a_machine_is_judged_by_both_libraries() -> None:
 
 
 @pytest.mark.usefixtures("loaded")
+def test_the_cuda_driver_tells_a_size_that_needs_64_bits() -> None:
+    answer: Any = LocalHost().isolated("vllm_probe.vendors.nvidia.cuda:read", 60)
+    assert [device["total"] for device in answer["devices"]] == [24 << 30]
+
+
+@pytest.mark.usefixtures("loaded")
 def test_a_lost_gpu_does_not_hide_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_handle1", "15")
     first, second = probe(machine()).devices
@@ -60,9 +66,9 @@ def test_an_nvml_that_hangs_or_crashes_leaves_the_word_of_the_cuda_driver(
     answer = probe(machine(count=1))
     (device,) = answer.devices
     assert (device.usable, device.arch) == (True, "sm_120")
-    assert device.memory.reported_bytes is None
+    assert (device.memory.reported_bytes, device.memory.usable_bytes) == (24 << 30, None)
     expected = "NVML did not answer within 5 s" if how == "hang" else "NVML was killed by signal 11"
-    assert expected in answer.unknown["/0/memory/reported_bytes"]
+    assert expected in answer.unknown["/0/memory/usable_bytes"]
 
 
 @pytest.mark.usefixtures("loaded")

@@ -123,7 +123,8 @@ def _informed(
     tegra = device.id.startswith("tegra:")
     arch = nvml.get("arch") or cuda.get("arch") or by_tool.get("arch") or device.arch
     unified = shares_memory(device.memory.kind, arch, cuda.get("integrated"))
-    driver, silent = {} if tegra else _driver(reports.nvml, tool), not nvml or nvml.keys() & {"silent", "status"}
+    driver = _driver(reports.nvml, tool) if not tegra and _has_driver(device, nvml or by_tool) else {}
+    silent = not nvml or nvml.keys() & {"silent", "status"}
     sources = [
         *([Evidence(id=device.id, source=_NVML, unknown=_silent(nvml, reports))] if silent and not unified else []),
         evidence(device.id, _NVML, nvml, unified=unified),
@@ -133,12 +134,20 @@ def _informed(
     ]
     if tegra:
         sources.append(evidence(device.id, "sysfs", tegra_readings(host), unified=True))
+    sized = unified or any("memory" in each for each in (nvml, by_tool))
+    if "total" in cuda and not sized and not nvml.get("mig") and not by_tool.get("mig"):
+        sources.append(Evidence(id=device.id, source=_CUDA, facts={"/memory/reported_bytes": cuda["total"]}))
     if unified:
         sources.append(machine_memory(host, device.id, {**by_tool, **nvml}))
     elif device.memory.kind is None and "memory" in {**by_tool, **nvml}:
         sources.append(Evidence(id=device.id, source=_NVML, facts={"/memory/kind": "dedicated"}))
     informed, unknown = with_gaps(combine(reading, sources))
     return (informed if unified else with_links(informed, {**by_tool, **nvml})), unknown
+
+
+def _has_driver(device: Device, record: Record) -> bool:
+    """Whether NVIDIA's driver has it: NVML tells of no other, and off the bus there is no other."""
+    return bool(record) or "pci_id" not in device.details or (device.driver or "").split()[:1] == ["nvidia"]
 
 
 def _driver(nvml: Record, tool: Record) -> dict[str, str]:

@@ -4,7 +4,7 @@ The report is `{"status": 0, "version", "count", "devices": [...]}`, with the st
 """
 
 from collections.abc import Callable
-from ctypes import byref, c_int, create_string_buffer, sizeof
+from ctypes import byref, c_int, c_size_t, create_string_buffer, sizeof
 from typing import Any
 
 from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
@@ -65,6 +65,7 @@ def _device(cuda: Library, ordinal: int) -> dict[str, Any]:
         "uuid": _uuid(cuda, device),
         "arch": _arch(cuda, device),
         "integrated": _attribute(cuda, "integrated", _INTEGRATED, device),
+        "total": _total(cuda, device),
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -98,6 +99,14 @@ def _uuid(cuda: Library, device: int) -> str | None:
             text = bytes(found.bytes).hex()
             return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
     return None
+
+
+def _total(cuda: Library, device: int) -> int | None:
+    """Bytes of its memory, without what the driver keeps for itself."""
+    target = c_size_t()
+    return (
+        target.value or None if _status(lambda: cuda.call("cuDeviceTotalMem_v2", byref(target), device)) == 0 else None
+    )
 
 
 def _number(call: Callable[[Any], int]) -> int | None:

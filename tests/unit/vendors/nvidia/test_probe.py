@@ -11,6 +11,7 @@ from vllm_probe.core import codec
 from vllm_probe.core.scene import Scene
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.nvidia import lib
+from vllm_probe.vendors.nvidia.facts import evidence
 from vllm_probe.vendors.nvidia.probe import probe
 
 FIXTURES = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "fixtures").iterdir()}
@@ -49,6 +50,49 @@ def test_nvidia_smi_is_asked_for_a_card_over_which_nvml_hangs() -> None:
     (device,) = answer.devices
     assert (device.name, device.memory.reported_bytes) == ("Tesla P4", 7611 << 20)
     assert "/0/memory/reported_bytes" not in answer.unknown
+
+
+TABLE = """| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|   0  NVIDIA GeForce RTX 3090        Off |   00000000:01:00.0 Off |                  Off |
+|  0%   43C    P8             17W /  450W |   20000MiB /  24564MiB |      3%      Default |
+"""
+
+
+def test_what_is_free_is_what_the_table_of_nvidia_smi_leaves() -> None:
+    answer = found(ONE, libs=libs(nvml=None), commands={"nvidia-smi": TABLE})
+    memory = answer.devices[0].memory
+    assert (memory.reported_bytes, memory.used_bytes, memory.usable_bytes) == (24564 << 20, 20000 << 20, 4564 << 20)
+    assert "/0/memory/usable_bytes" not in answer.unknown
+    assert answer.devices[0].sources["/memory/usable_bytes"] == "nvidia-smi"
+
+
+def test_what_the_driver_keeps_is_not_free() -> None:
+    sizes = {"total": 24 << 30, "reserved": 1 << 30, "used": 3 << 30}
+    assert evidence("0000:01:00.0", "NVML", {"memory": sizes}).facts["/memory/usable_bytes"] == 20 << 30
+
+
+def test_the_version_of_the_driver_is_that_of_the_cards_that_it_has() -> None:
+    files = cards("0000:01:00.0", driver="vfio-pci") | cards("0000:02:00.0", driver="nouveau") | NODES
+    free = {path: text for path, text in cards("0000:04:00.0").items() if not path.endswith("driver")}
+    answer = found(files | free | cards("0000:03:00.0"), libs=libs(nvml=NVML | {"nvmlDeviceGetPciInfo": {"bus": 3}}))
+    assert [device.driver for device in answer.devices] == ["vfio-pci", "nouveau", "nvidia 570.12", None]
+
+
+def test_a_container_that_does_not_show_the_driver_of_a_card_has_it_from_nvml() -> None:
+    unbound = {path: text for path, text in cards("0000:01:00.0").items() if not path.endswith("driver")} | NODES
+    nvml = NVML | {"nvmlDeviceGetPciInfo": {"bus": 1}}
+    (bound, _) = found(unbound | cards("0000:41:00.0"), libs=libs(nvml=nvml)).devices
+    assert bound.driver == "nvidia 570.12"
+
+
+def test_the_cuda_driver_tells_the_size_where_nothing_else_does() -> None:
+    cuda = CUDA | {"cuDeviceTotalMem": 25386352640}
+    alone = found(ONE, libs=libs(cuda=cuda, nvml=None))
+    assert alone.devices[0].memory.reported_bytes == 25386352640
+    assert alone.devices[0].sources["/memory/reported_bytes"] == "libcuda"
+    assert alone.devices[0].memory.usable_bytes is None
+    both = the_gpu(libs=libs(cuda=cuda))
+    assert (both.memory.reported_bytes, "conflicts" in both.details) == (24 << 30, False)
 
 
 def test_a_memory_of_no_bytes_is_unknown() -> None:
