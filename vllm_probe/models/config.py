@@ -130,6 +130,8 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
         raise _unsupported(source, "an encoder with relative positions or causal attention")
     if facts.count("word_embed_proj_dim", default=facts.count("hidden_size")) != facts.count("hidden_size"):
         raise _unsupported(source, "token embeddings of another width than the layers")
+    if encodes and facts.values.get("num_experts"):
+        raise _unsupported(source, "an encoder with experts in some layers")
     if facts.values.get("hidden_size_per_layer_input"):
         raise _unsupported(source, "an embedding table for each layer")
     return facts, traits, architecture

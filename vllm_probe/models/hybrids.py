@@ -48,6 +48,7 @@ def nemotron_h(facts: Facts) -> dict[str, JsonValue]:
     """Nemotron-H: every layer is a Mamba 2, attention, a feed-forward or experts, as a pattern of letters says.
 
     Raises:
+        InvalidModel: a pattern that does not describe every layer.
         UnsupportedModel: experts between narrower projections.
     """
     if facts.values.get("moe_latent_size"):
@@ -57,6 +58,8 @@ def nemotron_h(facts: Facts) -> dict[str, JsonValue]:
     listed = listed or _kinds(facts, [])
     layers = facts.count("num_hidden_layers", default=len(listed))
     kinds = listed[:layers]
+    if len(kinds) < layers:
+        raise facts.invalid(f"hybrid_override_pattern describes {len(kinds)} of {layers} layers")
     alone = [layer for layer, kind in enumerate(kinds) if kind in ("mlp", "moe")]
     dense, sparse = kinds.count("mlp"), kinds.count("moe")
     found = _mamba_2(facts, _NEMOTRON) | {

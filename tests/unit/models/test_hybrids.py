@@ -144,7 +144,7 @@ def test_heads_for_masked_words_are_not_loaded(config: dict[str, Any], head: str
     ("name", "change", "error", "reason"),
     [
         ("Nemotron-H-8B", {"moe_latent_size": 1024}, UnsupportedModel, "latent"),
-        ("Nemotron-H-8B", {"hybrid_override_pattern": "M-*"}, InvalidModel, "3 of 52"),
+        ("Nemotron-H-8B", {"hybrid_override_pattern": "M-*"}, InvalidModel, "pattern describes 3 of 52"),
         ("Nemotron-H-8B", {"hybrid_override_pattern": "MX" * 26}, UnsupportedModel, "'X'"),
         ("granite-4.0-h-small", {"mamba_n_heads": None, "mamba_d_state": 0}, InvalidModel, "mamba_n_heads"),
         ("Bamba-9B", {"num_hidden_layers": 1 << 30}, InvalidModel, "1024"),
