@@ -11,7 +11,7 @@ from vllm_probe.core.errors import UnreadableFile, UnwritableOutput
 
 _PROGRAMS = "vllm-probe|vllm serve|pip install|curl|docker|hf|kubectl|sh"
 _COMMAND = rf"(?:[A-Z_]+=\S+ )*(?:{_PROGRAMS}) "
-_WORD = re.compile(rf"(?<!\S){_COMMAND}[^,;()`]*[^,;()`\s]|(?:`[^`]*`|\S)+")
+_WORD = rf"(?<!\S){_COMMAND}[^,;()`]*[^,;()`\s]|(?:`[^`]*`|\S)+"
 
 
 def write(text: str) -> None:
@@ -59,7 +59,7 @@ def fold(text: str) -> str:
 def _lines(text: str, width: int) -> Iterator[str]:
     """`text` in lines of at most `width` columns where its words allow; those after the first are indented by two."""
     line, room = "", width
-    for word in _WORD.findall(text):
+    for word in re.findall(_WORD, text):
         if line and len(line) + 1 + len(word) > room:
             yield line
             line, room = word, width - 2
