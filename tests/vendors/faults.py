@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tests.vendors.primitive_faults import PRIMITIVE_FAULTS
 from tests.vendors.scripted import Complete
 from vllm_probe.core.primitive import Compiled, Done, MemoryReading, Support
 from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
@@ -249,7 +250,7 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
     "a linear that is wrong where it is long": (
         {"_prepare_linear": _beyond(1000, 0)},
         "linear: fp32",
-        r"\[3, 1030\] x \[40, 1030\]\^T: off by",
+        r"\[3, 1101\] x \[40, 1101\]\^T: off by",
     ),
     "a linear that gives the same memory each time": (
         {"_prepare_linear": _in_one_buffer},
@@ -258,14 +259,18 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
     ),
     "a norm without its epsilon": (
         {"_rms_norm": lambda self, x, weight, _, name: Complete._rms_norm(self, x, weight, 0.0, name)},
-        "rms_norm",
+        "rms_norm: fp32",
         "raised ZeroDivisionError|not finite",
     ),
     "an adapter that ends the process": ({"_rope": lambda self, *_: sys.exit(7)}, "rope", "raised SystemExit: 7"),
     "a linear that gives NaN": ({"_prepare_linear": times(float("nan"))}, "linear: fp32", "values are not finite"),
     "a tail that is forgotten": ({"_prepare_linear": _forgetting_the_last_row}, "linear: fp32", "off by"),
     "a linear that writes to its operand": ({"_prepare_linear": _scribbling}, "linear: fp32", "changes operand 0"),
-    "a norm without its weight": ({"_rms_norm": _with(lambda x: [1.0] * len(x), "_rms_norm")}, "rms_norm", "off by"),
+    "a norm without its weight": (
+        {"_rms_norm": _with(lambda x: [1.0] * len(x), "_rms_norm")},
+        "rms_norm: fp32",
+        "off by",
+    ),
     "a rotation of the other half": ({"_rope": _with(lambda x: x[::-1], "_rope")}, "rope", "off by"),
     "attention that sees what comes later": ({"_attention": _acausal}, "attention", "causal: off by"),
     "attention across sequences": ({"_attention": _across_sequences}, "attention", r"\[5, 1, 12, 3\].*off by"),
@@ -291,4 +296,5 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
         "gives no reason",
     ),
     "a close that closes nothing": ({"close": lambda self: None}, "reopens", "after close does not raise"),
+    **PRIMITIVE_FAULTS,
 }

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.primitive import Linear, Primitive
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.conformance import Result, reference, run_suite
@@ -17,11 +17,18 @@ DEVICE = probe(HOST).devices[0]
 
 
 class Complete(NullAdapter):
-    """The scripted device with the primitives that it lacks, worked out in plain Python."""
+    """The scripted device with the primitives that it lacks, worked out in plain Python, RMS norm in bf16 as well."""
 
     def implementations(self, primitive: Primitive, dtype: str) -> tuple[str, ...]:
         computed = {Primitive.LINEAR, Primitive.RMS_NORM, Primitive.ROPE, Primitive.ATTENTION, Primitive.QUANTIZE}
-        return ("scripted",) if dtype == ("fp32" if primitive in computed else "int8") else ()
+        formats = {"fp32" if primitive in computed else "int8", "bf16" if primitive is Primitive.RMS_NORM else ""}
+        return ("scripted",) if dtype in formats else ()
+
+    def _weight_only_formats(self) -> tuple[str, ...]:
+        return ("int8",)
+
+    def _prepare_weight_only(self, weight: Any, dtype: str) -> Linear[NullTensor]:
+        return self._prepare_linear(weight, None, "fp32", "scripted")
 
     def _rms_norm(self, rows: Any, weight: Any, epsilon: float, implementation: str | None) -> NullTensor:
         n = rows.shape[-1]

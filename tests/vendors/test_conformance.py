@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from tests.vendors.faults import FAULTS, times
 from tests.vendors.scripted import DEVICE, HOST, Complete, broken, outcome, results_of
-from vllm_probe.core.errors import AdapterOutOfOrder
+from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
 from vllm_probe.core.primitive import Primitive, Support
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.conformance import gate, reference, run_suite
-from vllm_probe.vendors.conformance.numerics import TOLERANCE
+from vllm_probe.vendors.conformance.numerics import TOLERANCE, samples
 from vllm_probe.vendors.conformance.outcome import Outcome
 from vllm_probe.vendors.conformance.suite import SAMPLES
 from vllm_probe.vendors.cpu import probe as cpu
@@ -52,6 +52,23 @@ def test_a_fault_fails_the_check_that_is_about_it(fault: str) -> None:
     found = outcome(broken(**hooks), check)
     assert found.ok is False
     assert re.search(reason, found.reason), found.reason
+
+
+def test_a_weight_only_kernel_that_takes_none_of_the_shapes_is_skipped_with_the_reason() -> None:
+    def refuse(self: Complete, weight: Any, dtype: str) -> Any:
+        raise UnknownName(f"no kernel takes {weight.shape[1]} columns", hint="none")
+
+    kind = broken(_prepare_weight_only=refuse)
+    assert outcome(kind, "over an int8 weight") == (None, "no kernel takes 64 columns")
+
+
+def test_both_sides_of_every_seam_between_tiles_are_looked_at() -> None:
+    for count in (1, 2, 31, 33, 70, 257):
+        seen = {*samples(count, 7)}
+        assert seen <= {*range(count)}
+        assert {0, count - 1} <= seen
+        for tile in (2**bit for bit in range(count.bit_length())):
+            assert {tile - 1, tile, count // tile * tile - 1, count // tile * tile} & {*range(count)} <= seen
 
 
 def test_one_failing_check_does_not_stop_the_others() -> None:
@@ -171,13 +188,13 @@ def test_a_check_that_does_not_end_fails_and_those_behind_it_are_skipped() -> No
     def hang(self: Any, *operands: Any) -> Any:
         end.wait()
 
-    kind = broken(_rms_norm=hang)
+    kind = broken(_triad=hang)
     results = run_suite(lambda: kind(HOST), DEVICE, samples=1, limit_s=2.0)
     end.set()
     hung = next(result for result in results if result.ok is False)
-    assert (hung.name, hung.reason) == ("rms_norm: fp32 scripted", "did not end in 2 s")
+    assert (hung.name, hung.reason) == ("memory operations: triad", "did not end in 2 s")
     behind = results[results.index(hung) + 1 :]
-    assert {(result.ok, result.reason) for result in behind} == {(None, "rms_norm: fp32 scripted did not end in 2 s")}
+    assert {(result.ok, result.reason) for result in behind} == {(None, "memory operations: triad did not end in 2 s")}
     assert behind[-1].name == "bring-up: closes"
     assert all(result.ok is not False for result in results[: results.index(hung)])
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from vllm_probe.core.errors import DeviceUnavailable
 from vllm_probe.core.primitive import Primitive
 from vllm_probe.host.local import LocalHost
+from vllm_probe.vendors.conformance import gate
 from vllm_probe.vendors.conformance.suite import Result, run_suite
 from vllm_probe.vendors.descriptors import load_capability, search_path
 from vllm_probe.vendors.registry import PortableDeviceManager
@@ -130,6 +132,18 @@ def test_a_kernel_that_does_not_compile_says_why(
     monkeypatch.setattr("vllm_probe_opencl.kernels.files", lambda _: tmp_path)
     with pytest.raises(RuntimeError, match=r"^bad.bad in fp32 does not compile: .*error: .*nonesuch"):
         adapter._kernels.run("bad.bad", "fp32", (1,), 1)
+
+
+@pytest.mark.parametrize("implementation", ["vector", "local"])
+def test_a_kernel_that_forgets_the_last_row_of_many_fails_the_gate(
+    adapter: OpenClAdapter, implementation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source in files("vllm_probe_opencl.kernels").iterdir():
+        if source.name.endswith(".cl"):
+            text = source.read_text("utf-8")
+            (tmp_path / source.name).write_text(text.replace("min(ROWS, m - row)", "min(ROWS, m - row - (m > 32))"))
+    monkeypatch.setattr("vllm_probe_opencl.kernels.files", lambda _: tmp_path)
+    assert gate(adapter, Primitive.LINEAR, "fp32", implementation).startswith("[33, 130] x [65, 130]^T: ")
 
 
 def test_pinned_memory_goes_back_to_the_driver(adapter: OpenClAdapter) -> None:

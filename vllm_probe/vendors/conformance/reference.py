@@ -41,18 +41,19 @@ def attention(
         for _ in range(length)
     ]
     shared, scale, before = len(query[0]) // len(key[0]), len(query[0][0]) ** -0.5, len(key) - len(query)
+    keys = [*zip(*key, strict=True)]
+    columns = [[*zip(*head, strict=True)] for head in zip(*value, strict=True)]
     out: list[float] = []
     for token in tokens:
         begin, end = bounds[before + token]
-        seen = range(begin, before + token + 1 if causal else end)
+        seen = slice(begin, before + token + 1 if causal else end)
         for head, q in enumerate(query[token]):
             group = head // shared
-            scores = [dot(q, key[t][group]) * scale for t in seen]
+            scores = [dot(q, k) * scale for k in keys[group][seen]]
             most = max(scores)
             weights = [math.exp(score - most) for score in scores]
             total = sum(weights)
-            columns = zip(*(value[t][group] for t in seen), strict=True)
-            out += [dot(weights, column) / total for column in columns]
+            out += [dot(weights, column[seen]) / total for column in columns[group]]
     return out
 
 
