@@ -71,6 +71,14 @@ def test_both_sides_of_every_seam_between_tiles_are_looked_at() -> None:
             assert {tile - 1, tile, count // tile * tile - 1, count // tile * tile} & {*range(count)} <= seen
 
 
+def test_progress_counts_the_checks_that_the_result_counts() -> None:
+    told = list[tuple[str, int, int]]()
+    results = run_suite(lambda: Complete(HOST), DEVICE, samples=1, progress=lambda *step: told.append(step))
+    assert {total for _, _, total in told} == {len(results)}
+    assert [done for _, done, _ in told] == [*range(1, len(results) + 1)]
+    assert [name for name, _, _ in told[:-1]] == [result.name for result in results[1:]]
+
+
 def test_one_failing_check_does_not_stop_the_others() -> None:
     results = results_of(broken(_rope=lambda self, *_: 1 / 0, _triad=lambda self, *_: 1 / 0))
     failed = {result.name: result.reason for result in results if result.ok is False}

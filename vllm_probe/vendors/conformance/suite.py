@@ -135,13 +135,13 @@ class _Suite:
             self.ended.put(None)
 
     def _run(self, checks: Sequence[Check], subject: Subject) -> None:
-        for number, check in enumerate(checks):
+        total = len(self.checks)
+        for number, check in enumerate(checks, total - len(checks)):
             if self.is_over:
                 return
-            self._progress(check.name, number, len(checks))
+            self._progress(check.name, number, total)
             self.ended.put(_judged(check, subject))
-        if checks:
-            self._progress("checked", len(checks), len(checks))
+        self._progress("checked", total, total)
 
 
 def all_checks(adapter: Adapter) -> tuple[Check, ...]:
