@@ -27,6 +27,7 @@ class AttentionGroup:
         num_kv_heads: key/value heads, null for the model's.
         head_dim: width of a query or key head, null for the model's.
         ties_values: values are the projected keys.
+        reuses_cache: keys and values are those of an earlier layer.
     """
 
     kind: AttentionKind
@@ -37,6 +38,7 @@ class AttentionGroup:
     num_kv_heads: Count | None = None
     head_dim: Count | None = None
     ties_values: bool = False
+    reuses_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,19 @@ class MlaShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerInputs:
+    """What every layer is told of a token beside the stream: a row of a table of its own.
+
+    Attributes:
+        vocab_size: rows of each table.
+        width: numbers of a row.
+    """
+
+    vocab_size: Count
+    width: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatedLinear:
     """Linears of one shape as a graph states them, [tokens, k] x [k, n].
 
@@ -158,6 +173,7 @@ class ModelSpec:
         intermediate_size: width of the dense feed-forward, 0 without one.
         feed_forward_layers: layers that are a feed-forward and nothing else, where each is that or attention; null
             where all have one behind their attention.
+        num_wide_layers: layers whose dense feed-forward is twice as wide.
         is_gated: gate and up projection (SwiGLU) instead of one.
         vocab_size: rows of the token embedding, 0 without one.
         num_positions: rows of a learned position table, 0 with rotary positions.
@@ -176,6 +192,7 @@ class ModelSpec:
         rope_type: how the rotary positions are scaled, Hugging Face's word, `default` when they are not.
         rope_stretch: rows of the rotary table for each position of `max_model_len`; Gemma 3 scales beyond it.
         eos_token_ids: tokens that end a generation.
+        layer_inputs: tables of embeddings for each layer or null.
         moe: mixture of experts or null.
         mla: latent attention or null.
         linear: linear attention of the `linear` layers or null.
@@ -220,6 +237,7 @@ class ModelSpec:
     head_dim: Natural
     intermediate_size: Natural
     feed_forward_layers: tuple[Natural, ...] | None = None
+    num_wide_layers: Natural = 0
     is_gated: bool
     vocab_size: Natural
     num_positions: Natural = 0
@@ -238,6 +256,7 @@ class ModelSpec:
     rope_type: str = "default"
     rope_stretch: Rate = 1.0
     eos_token_ids: tuple[Natural, ...] = ()
+    layer_inputs: LayerInputs | None = None
     moe: MoeShape | None = None
     mla: MlaShape | None = None
     linear: LinearShape | None = None

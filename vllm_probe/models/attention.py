@@ -71,9 +71,12 @@ def read_groups(facts: Facts) -> tuple[AttentionGroup, ...]:
         UnsupportedModel: a kind of layer that is not known, or layers that reuse the keys and values of others.
         InvalidModel: a kind is not stated for every layer.
     """
-    if facts.values.get("num_kv_shared_layers"):
-        raise UnsupportedModel(f"{facts.source}: layers that share keys and values", hint="report its config")
-    counts = Counter(_layers(facts))
+    layers = _layers(facts)
+    if shared := facts.count("num_kv_shared_layers", default=0, minimum=0):
+        if not facts.flag("has_layer_inputs") or shared >= len(layers):
+            raise UnsupportedModel(f"{facts.source}: layers that share keys and values", hint="report its config")
+        layers[-shared:] = [replace(group, reuses_cache=True) for group in layers[-shared:]]
+    counts = Counter(layers)
     if facts.flag("linear_beside"):
         counts[AttentionGroup(kind="linear", num_layers=1)] = facts.count("num_hidden_layers")
     groups = tuple(replace(group, num_layers=count) for group, count in counts.items())

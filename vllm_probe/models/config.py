@@ -3,7 +3,7 @@
 import re
 
 from vllm_probe.core.errors import UnsupportedModel
-from vllm_probe.core.model import ModelSpec, MoeShape
+from vllm_probe.core.model import LayerInputs, ModelSpec, MoeShape
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
 from vllm_probe.models.derived import renamed
@@ -73,6 +73,8 @@ def parse_config(
         head_dim=head_dim,
         intermediate_size=facts.count("intermediate_size", "moe_intermediate_size", minimum=0 if alone == () else 1),
         feed_forward_layers=alone,
+        num_wide_layers=facts.count("num_wide_layers", default=0, minimum=0),
+        layer_inputs=_layer_inputs(facts),
         is_gated="plain" not in traits and (rotates or not encodes),
         vocab_size=facts.count("vocab_size"),
         num_positions=positions,
@@ -132,7 +134,7 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
         raise _unsupported(source, "token embeddings of another width than the layers")
     if encodes and facts.values.get("num_experts"):
         raise _unsupported(source, "an encoder with experts in some layers")
-    if facts.values.get("hidden_size_per_layer_input"):
+    if facts.values.get("hidden_size_per_layer_input") and not facts.flag("has_layer_inputs"):
         raise _unsupported(source, "an embedding table for each layer")
     return facts, traits, architecture
 
@@ -142,6 +144,13 @@ def _unstated(facts: Facts, config: JsonValue) -> dict[str, str]:
     stated = Facts(config, facts.source).maybe("max_position_embeddings", "seq_length", "model_max_length")
     reason = f"the config states no limit; {_ASSUMED_LEN} tokens, as vLLM takes, unless --max-model-len says more"
     return {} if stated else {"max_model_len": reason}
+
+
+def _layer_inputs(facts: Facts) -> LayerInputs | None:
+    if not facts.flag("has_layer_inputs"):
+        return None
+    rows = facts.count("vocab_size_per_layer_input", default=facts.count("vocab_size"))
+    return LayerInputs(vocab_size=rows, width=facts.count("hidden_size_per_layer_input"))
 
 
 def _unsupported(source: str, reason: str) -> UnsupportedModel:

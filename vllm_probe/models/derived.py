@@ -60,6 +60,14 @@ def _llama_4(facts: Facts) -> dict[str, JsonValue]:
     }
 
 
+def _gemma_4(facts: Facts) -> dict[str, JsonValue]:
+    """Of the smaller ones: tables for each layer, wider feed-forwards where keys are shared (modeling_gemma4.py)."""
+    if not facts.values.get("hidden_size_per_layer_input") or "use_double_wide_mlp" not in facts.values:
+        return {}
+    shared = facts.count("num_kv_shared_layers", default=0, minimum=0)
+    return {"has_layer_inputs": True, "num_wide_layers": shared if facts.flag("use_double_wide_mlp") else 0}
+
+
 def _rotated(facts: Facts) -> dict[str, JsonValue]:
     """Positions of the GTE encoders, which are known rotated only."""
     stated = facts.word("position_embedding_type", default="rope")
@@ -78,6 +86,7 @@ def _hunyuan(facts: Facts) -> dict[str, JsonValue]:
 _FOLLOWING: dict[str, Callable[[Facts], dict[str, JsonValue]]] = {
     "falcon": _falcon,
     "llama4_text": _llama_4,
+    "gemma4_text": _gemma_4,
     "ernie4_5_moe": _ernie,
     "hunyuan_v1_moe": _hunyuan,
     "new": _rotated,

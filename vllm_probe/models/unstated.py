@@ -47,7 +47,9 @@ _REFUSED = {
         ("mllama", "mllama_text_model"), f"attention across to an image, {_UNSIZED}; vLLM has it to 0.10.2"
     ),
     **dict.fromkeys(("minimax", "minimax_text_01"), f"lightning attention, {_UNSIZED}; vLLM has it to 0.23.0"),
-    **dict.fromkeys(("gemma3n", "gemma3n_text"), "an embedding table for each layer, and layers that share their keys"),
+    **dict.fromkeys(
+        ("gemma3n", "gemma3n_text"), "parallel streams through its layers, and towers that no config describes"
+    ),
     "step3_text": "queries between narrower projections, which this release cannot count",
     "zamba2": "layers that share the weights of others, which this release cannot count",
     "kimi_linear": "a delta rule with a decay for each channel, which this release cannot count",

@@ -19,6 +19,7 @@ Gemma 3: SigLIP So400m/14 at 896 pixels, arXiv 2503.19786 section 2; Llama 4: th
 
 
 _GATED = "Qwen2_5_VL"
+_AUDIO_WIDTH = 1536
 _PICTURED = {"clip_vision_model": 1, "siglip_vision_model": 0, "idefics3_vision": 0, "smolvlm_vision": 0}
 """Towers with a position for each patch of the image, and those beside: the class token of CLIP."""
 
@@ -45,7 +46,7 @@ def tower_parameters(architecture: str, facts: Facts) -> int:
     layer = 4 * hidden * (hidden + 1) + (2 + gates) * hidden * inner + inner + hidden + 4 * hidden
     patch = (tower.maybe("patch_size") or 14) ** 2 * (tower.maybe("temporal_patch_size") or 1)
     around = (3 * patch + _positions(tower)) * hidden
-    return layers * layer + around + _joined(tower, facts, architecture, hidden)
+    return layers * layer + around + _joined(tower, facts, architecture, hidden) + _audio(facts, architecture)
 
 
 def _pixtral(tower: Facts, facts: Facts, hidden: int, layers: int, inner: int) -> int:
@@ -58,6 +59,12 @@ def _pixtral(tower: Facts, facts: Facts, hidden: int, layers: int, inner: int) -
     merger = ((facts.maybe("spatial_merge_size") or 2) * hidden) ** 2
     layer = 4 * hidden * hidden + 3 * hidden * inner + 2 * hidden
     return layers * layer + patch + 2 * hidden + merger + hidden * text + text * text
+
+
+def _audio(facts: Facts, architecture: str) -> int:
+    """Parameters of the audio tower of a Gemma 4 and of what joins it, as transformers 5.24 builds it by default."""
+    heard = architecture.startswith("Gemma4") and facts.part("audio_config").values
+    return 304_824_608 + _AUDIO_WIDTH * facts.count("hidden_size") if heard else 0
 
 
 def _positions(tower: Facts) -> int:

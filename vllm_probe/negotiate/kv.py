@@ -79,7 +79,7 @@ def layout(  # noqa: PLR0913 - what a layout depends on
     if not per_token:
         return Layout(held, (CacheGroup("linear", None, block_size),) if held else ())
     kinds = Counter[AttentionGroup]()
-    for group in groups_of(need.spec):
+    for group in (group for group in groups_of(need.spec) if not group.reuses_cache):
         kinds[replace(group, num_layers=1, index_top=None)] += math.ceil(group.num_layers * stage.share)
     if grouped and need.spec.mla and any(kind.kind == "compressed" for kind in kinds):
         return _compressed(need.spec.mla, kinds)

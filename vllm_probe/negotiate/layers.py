@@ -21,7 +21,7 @@ def linears(spec: ModelSpec) -> tuple[Gemm, ...]:
         return tuple(_stated(linear, spec) for linear in spec.linears)
     attention = _latent_attention(spec, spec.mla) if spec.mla else _attention(spec)
     feed_forward = _experts(spec, spec.moe) if spec.moe else _feed_forward(spec, _feed_forwards(spec))
-    return (*attention, *feed_forward, *_output(spec))
+    return (*attention, *feed_forward, *_layer_inputs(spec), *_output(spec))
 
 
 def vector_parameters(spec: ModelSpec, gemms: tuple[Gemm, ...]) -> int:
@@ -87,19 +87,22 @@ def _keys(name: str, spec: ModelSpec, kv_heads: int, head_dim: int, layers: int)
 
 def _attention(spec: ModelSpec) -> Iterator[Gemm]:
     """Projections, once for layers of one shape; shapes after the first are named after their kind."""
-    shapes: dict[tuple[int, int, bool], tuple[str, int]] = {}
+    shapes: dict[tuple[int, int, bool, bool], tuple[str, int]] = {}
     for group in groups_of(spec):
         if group.kind == "linear" and spec.linear:
             yield from _linear_attention(spec, spec.linear, group.num_layers)
             continue
-        shape = (group.num_kv_heads or spec.num_kv_heads, group.head_dim or spec.head_dim, group.ties_values)
-        kind, layers = shapes.get(shape, (f"{group.kind}_" if shapes else "", 0))
+        heads, head_dim = group.num_kv_heads or spec.num_kv_heads, group.head_dim or spec.head_dim
+        shape = (heads, head_dim, group.ties_values, group.reuses_cache)
+        prefix = f"{group.kind}_{'reusing_' if group.reuses_cache else ''}"
+        kind, layers = shapes.get(shape, (prefix if shapes else "", 0))
         shapes[shape] = (kind, layers + group.num_layers)
-    for (kv_heads, head_dim, ties_values), (prefix, layers) in shapes.items():
+    for (kv_heads, head_dim, ties_values, reuses_cache), (prefix, layers) in shapes.items():
         hidden, queries = spec.hidden_size, spec.num_heads * head_dim
         yield _linear(f"{prefix}q", hidden, queries * (2 if spec.has_output_gate else 1), layers)
-        yield _keys(f"{prefix}k", spec, kv_heads, head_dim, layers)
-        if not ties_values:
+        if not reuses_cache:
+            yield _keys(f"{prefix}k", spec, kv_heads, head_dim, layers)
+        if not reuses_cache and not ties_values:
             yield _keys(f"{prefix}v", spec, kv_heads, head_dim, layers)
         yield _linear(f"{prefix}o", queries, hidden, layers)
 
@@ -159,11 +162,21 @@ def _compressors(spec: ModelSpec, mla: MlaShape) -> Iterator[Gemm]:
 
 def _feed_forward(spec: ModelSpec, layers: int) -> Iterator[Gemm]:
     hidden, inner = spec.hidden_size, spec.intermediate_size
-    if not layers:
-        return
-    for name in ("gate", "up") if spec.is_gated else ("up",):
-        yield _linear(name, hidden, inner, layers, part="feed_forward")
-    yield _linear("down", inner, hidden, layers, part="feed_forward")
+    wide = min(spec.num_wide_layers, layers)
+    for prefix, width, count in (("", inner, layers - wide), ("wide_", 2 * inner, wide)):
+        if count:
+            for name in ("gate", "up") if spec.is_gated else ("up",):
+                yield _linear(f"{prefix}{name}", hidden, width, count, part="feed_forward")
+            yield _linear(f"{prefix}down", width, hidden, count, part="feed_forward")
+
+
+def _layer_inputs(spec: ModelSpec) -> Iterator[Gemm]:
+    """Gemma 4: the stream to the inputs of every layer, and in each a gate and the way back (modeling_gemma4.py)."""
+    if spec.layer_inputs:
+        hidden, width, layers = spec.hidden_size, spec.layer_inputs.width, spec.num_layers
+        yield _linear("layer_inputs", hidden, layers * width, 1, part="kept")
+        yield _linear("input_gate", hidden, width, layers, part="kept")
+        yield _linear("input_projection", width, hidden, layers, part="kept")
 
 
 def _experts(spec: ModelSpec, moe: MoeShape) -> Iterator[Gemm]:

@@ -167,7 +167,7 @@ class Requirements:
         An entry of compressed layers is shared by `compression` tokens; a sparse indexer adds an fp8 key with its scale
         to each entry.
         """
-        return math.ceil(self._cache_bytes(width, ranks, lambda group: 1 / group.compression, 1))
+        return math.ceil(self._cache_bytes(width, ranks, lambda g: 0 if g.reuses_cache else 1 / g.compression, 1))
 
     def kv_read_bytes(self, context: float, width: int, ranks: int = 1) -> float:
         """KV cache bytes that one token reads on one rank behind `context` others."""
@@ -211,10 +211,11 @@ def _seen(group: AttentionGroup, context: float) -> float:
 
 def analyse(spec: ModelSpec) -> Requirements:
     """Every linear of `spec` and what stands beside them, from its shape alone."""
-    gemms = linears(spec)
+    gemms, inputs = linears(spec), spec.layer_inputs
+    tables = inputs.vocab_size * inputs.width * spec.num_layers if inputs else 0
     return Requirements(
         spec=spec,
         gemms=gemms,
-        table_parameters=(spec.vocab_size + spec.num_positions + spec.num_token_types) * spec.hidden_size,
+        table_parameters=(spec.vocab_size + spec.num_positions + spec.num_token_types) * spec.hidden_size + tables,
         vector_parameters=vector_parameters(spec, gemms),
     )

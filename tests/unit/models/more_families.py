@@ -4,6 +4,10 @@ from typing import Any
 
 from tests.unit.models.families import decoder
 
+GEMMA_4: dict[str, Any] = {
+    "model_type": "gemma4_text", "head_dim": 256, "global_head_dim": 512, "sliding_window": 512,
+    "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144, "tie_word_embeddings": True,
+}  # fmt: skip
 DECODERS: dict[str, dict[str, Any]] = {
     "afm-4.5b": decoder(2560, 36, 20, 4, 18432, 128004, model_type="arcee", eos_token_id=2),
     "apertus-8b": decoder(4096, 32, 32, 8, 21504, 131072, model_type="apertus"),
@@ -57,6 +61,14 @@ DECODERS: dict[str, dict[str, Any]] = {
     ),
     "internlm3-8b": decoder(
         4096, 48, 32, 2, 10240, 128512, model_type="internlm3", head_dim=128, qkv_bias=False, bias=False
+    ),
+    "gemma-4-E2B": decoder(
+        1536, 35, 8, 1, 6144, 262144, layer_types=[*["sliding_attention"] * 4, "full_attention"] * 7,
+        num_kv_shared_layers=20, use_double_wide_mlp=True, **GEMMA_4,
+    ),
+    "gemma-4-E4B": decoder(
+        2560, 42, 8, 2, 10240, 262144, layer_types=[*["sliding_attention"] * 5, "full_attention"] * 7,
+        num_kv_shared_layers=18, use_double_wide_mlp=False, **GEMMA_4,
     ),
     "Llama-4-Maverick": decoder(
         5120, 8, 40, 8, 8192, 202048, model_type="llama4_text", head_dim=128, intermediate_size_mlp=16384,

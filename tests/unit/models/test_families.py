@@ -9,10 +9,12 @@ from tests.unit.models.families import CONFIGS, OF_OWN_CODE
 from tests.unit.models.hybrid_configs import HYBRIDS
 from tests.unit.models.more_families import DECODERS, ENCODERS, GTE_BASE, REFUSED
 from vllm_probe.core.errors import InvalidModel, UnsupportedModel
-from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.model import LayerInputs, ModelSpec
 from vllm_probe.models.config import parse_config
 from vllm_probe.models.families import ARCHITECTURES
+from vllm_probe.negotiate.kv import layout
 from vllm_probe.negotiate.requirements import analyse
+from vllm_probe.negotiate.stages import stages_of
 
 
 def parse(config: dict[str, Any]) -> ModelSpec:
@@ -109,6 +111,23 @@ def test_a_maverick_has_experts_in_every_other_layer_and_wider_feed_forwards_in_
     assert spec.moe
     assert (spec.intermediate_size, spec.moe.expert_intermediate) == (16384, 8192)
     assert (spec.moe.num_dense_layers, spec.moe.num_shared) == (4, 1)
+
+
+def test_the_last_layers_of_a_small_gemma_4_reuse_the_keys_of_others_and_are_wider() -> None:
+    spec = parse(DECODERS["gemma-4-E2B"])
+    groups = [(group.kind, group.reuses_cache, group.num_layers) for group in spec.attention_groups]
+    assert groups == [("sliding", False, 12), ("full", False, 3), ("sliding", True, 16), ("full", True, 4)]
+    assert (spec.num_wide_layers, spec.layer_inputs) == (20, LayerInputs(vocab_size=262144, width=256))
+    need, (stage,) = analyse(spec), stages_of(35, 1)
+    assert need.kv_bytes_per_token(2) == (12 * 256 + 3 * 512) * 2 * 2
+    assert need.kv_read_bytes(100, 2) == 100 * (28 * 256 + 7 * 512) * 2 * 2
+    cache = layout(need, 2, 1, stage, 16, grouped=True)
+    assert [group.kind for group in cache.groups] == ["sliding"] * 4 + ["full"]
+
+
+def test_layers_of_a_small_gemma_4_that_share_keys_leave_some_that_have_them() -> None:
+    with pytest.raises(UnsupportedModel, match="share"):
+        parse(DECODERS["gemma-4-E2B"] | {"num_kv_shared_layers": 35})
 
 
 def test_layers_of_a_hunyuan_are_all_alike_or_refused() -> None:

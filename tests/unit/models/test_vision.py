@@ -42,6 +42,15 @@ def test_a_pixtral_tower_has_no_biases_and_is_joined_by_a_merger_and_two_linears
     assert parameters("Mistral3ForConditionalGeneration", vision_config=tower, spatial_merge_size=2) == expected
 
 
+def test_a_gemma_4_that_hears_has_a_tower_for_it() -> None:
+    tower = {"model_type": "gemma4_vision", "hidden_size": 4, "num_hidden_layers": 1, "intermediate_size": 8}
+    sees, hears = (
+        parameters("Gemma4ForConditionalGeneration", vision_config=tower, audio_config=audio)
+        for audio in (None, {"model_type": "gemma4_audio"})
+    )
+    assert hears - sees == 304_824_608 + 1536 * 2560
+
+
 def test_a_tower_with_a_position_for_each_patch_is_told_by_its_image() -> None:
     tower = {
         "model_type": "clip_vision_model", "num_hidden_layers": 1, "hidden_size": 4, "intermediate_size": 8,
