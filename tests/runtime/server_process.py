@@ -84,12 +84,15 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds per layer")
     parser.add_argument("--queue", type=int, help="tokens that may wait")
+    parser.add_argument("--drain", type=float, default=600.0, help="seconds after SIGTERM")
     parser.add_argument("--api-key")
     given = parser.parse_args()
     adapter = SlowAdapter()
     engine = load_engine(given.folder, adapter, queue=given.queue, max_num_batched_tokens=256)
     adapter.delay_s = given.delay
-    options = ServerOptions(port=0, api_key=given.api_key, served_model_names=("tiny", "alias"))
+    options = ServerOptions(
+        port=0, api_key=given.api_key, served_model_names=("tiny", "alias"), drain_timeout_s=given.drain
+    )
     code = serve(engine, options, on_ready=lambda url, _: print(url, flush=True))  # noqa: T201
     engine.close()
     return code

@@ -1,5 +1,9 @@
 """What every request passes first: key, request id, size."""
 
+import asyncio
+import json
+from typing import Any
+
 import pytest
 from fastapi import FastAPI
 
@@ -15,6 +19,37 @@ ROUTES = (*FACTS, "/nothing", "/v1/embeddings", "/tokenize", "/detokenize")
 def test_the_request_id_is_echoed_or_made(app: FastAPI) -> None:
     assert post(app, {"input": "a"}, headers={"X-Request-Id": "abc"}).headers["x-request-id"] == "abc"
     assert post(app, {"input": ""}).headers["x-request-id"] != post(app, {"input": ""}).headers["x-request-id"]
+
+
+def test_a_request_that_the_server_gives_up_gets_an_error_object(app: FastAPI) -> None:
+    sent: list[Any] = []
+    waits = asyncio.Event()
+
+    async def receive() -> Any:
+        if waits.is_set():
+            await asyncio.Future()
+        waits.set()
+        return {"type": "http.request", "body": b'{"input": ', "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def give_up() -> None:
+        scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "headers": [], "query_string": b""}
+        task = asyncio.ensure_future(app(scope | {"root_path": ""}, receive, send))
+        await waits.wait()
+        task.cancel()
+        await task
+
+    asyncio.run(give_up())
+    start, body = sent
+    assert start["status"] == 503
+    assert json.loads(body["body"])["error"] == {
+        "message": "the server has shut down",
+        "type": "ServiceUnavailableError",
+        "param": None,
+        "code": 503,
+    }
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -36,6 +36,16 @@ def test_a_request_that_means_nothing_is_refused(
         tiny_engine.embed(inputs, **options)
 
 
+def test_a_request_of_too_many_tokens_is_refused_with_both_numbers(tiny_engine: Engine) -> None:
+    assert tiny_engine.embed([[4] * 50] * 20, max_request_tokens=1000).prompt_tokens == 1000
+    message = "the first 21 of 25 inputs have 1050 tokens, the limit of a request is 1000"
+    for given in ([[4] * 50] * 25, ["a " * 48] * 25):
+        with pytest.raises(RequestError, match=message):
+            tiny_engine.prepare(given, max_request_tokens=1000)
+    cut = tiny_engine.prepare(["a " * 48] * 25, truncate_prompt_tokens=40, max_request_tokens=1000)
+    assert sum(map(len, cut.token_ids)) == 1000
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_of_an_endless_text_only_a_part_is_tokenized(tiny_engine: Engine, side: Any) -> None:
     part, rest = "the river " * 410, "\ud800" * 1000  # what is tokenized must be Unicode, the rest is not looked at

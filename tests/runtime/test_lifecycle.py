@@ -88,6 +88,33 @@ def test_a_client_that_hangs_up_leaves_the_queue(tiny: Path) -> None:
         assert metric(url, "vllm:prompt_tokens_total") == 20 * 60 + 3  # and none of the 240 of the one that left
 
 
+def test_what_cannot_be_answered_in_time_is_503_and_the_exit_code_says_so(tiny: Path, capfd: Any) -> None:
+    with server(tiny, "--delay", "0.5", "--drain", "1") as (process, url):
+        answers: list[tuple[int, Any]] = []
+        client = threading.Thread(target=lambda: answers.append(embed(url, [[4] * 60] * 60)))
+        client.start()
+        wait_until(lambda: open_requests(url) == 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 1
+        client.join()
+    assert [(status, body["error"]["message"]) for status, body in answers] == [(503, "the engine was closed")]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_request_larger_than_the_queue_is_answered_after_sigterm(tiny: Path) -> None:
+    with server(tiny, "--delay", "0.05", "--queue", "300") as (process, url):
+        answers: list[tuple[int, Any]] = []
+        client = threading.Thread(target=lambda: answers.append(embed(url, [[4] * 60] * 40)))
+        client.start()
+        wait_until(lambda: open_requests(url) == 1)
+        assert embed(url, [[4] * 60])[0] == 200  # long before all of the other
+        assert not answers
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        client.join()
+    assert [(status, len(body["data"])) for status, body in answers] == [(200, 40)]
+
+
 def test_a_second_signal_aborts(tiny: Path) -> None:
     with server(tiny, "--delay", "0.5") as (process, url):
         answers: list[tuple[int, Any]] = []

@@ -294,14 +294,23 @@ def test_the_request_chooses_dimensions_prompt_and_side(exact: Engine) -> None:
     [
         ({"dimensions": 0}, "dimensions"),
         ({"dimensions": 257}, "dimensions"),
-        ({"input_type": "nothing"}, "prompt_name"),
+        ({"input_type": "nothing"}, "input_type"),
+        ({"prompt_name": "nothing", "input_type": "query"}, "prompt_name"),
         ({"truncation_side": "middle"}, "truncation_side"),
         ({"input": [[5]] * 2049}, "input"),
+        ({"input": [[5] * 300] * 1000}, "input"),  # with their end tokens more than 300,000
     ],
 )
 def test_what_the_model_cannot_do_is_a_bad_request(exact: Engine, body: dict[str, Any], param: str) -> None:
     answer = post(exact, **{"input": "a", **body})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_without_special_tokens_nothing_is_put_behind(exact: Engine) -> None:
+    plain, ended = (post(exact, input=[[5, 6]], add_special_tokens=flag).json() for flag in (False, True))
+    assert [answer["usage"]["prompt_tokens"] for answer in (plain, ended)] == [2, 3]
+    text = post(exact, input=TEXTS[1], add_special_tokens=False).json()["usage"]["prompt_tokens"]
+    assert text == post(exact, input=TEXTS[1]).json()["usage"]["prompt_tokens"] - 1
 
 
 def test_six_thousand_inputs_in_three_requests(exact: Engine) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fastapi import FastAPI
 
 from tests.runtime.asgi import assert_error, body_schema, call, metric, post
@@ -37,6 +38,58 @@ def test_base64_is_little_endian_float32(app: FastAPI) -> None:
     (floats,) = post(app, {"input": "the river"}).json()["data"]
     (packed,) = post(app, {"input": "the river", "encoding_format": "base64"}).json()["data"]
     assert list(struct.unpack("<32f", base64.b64decode(packed["embedding"]))) == floats["embedding"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code", "torch_dtype"),
+    [("float32", "f", torch.float32), ("float16", "e", torch.float16), ("bfloat16", "H", torch.bfloat16)],
+)
+@pytest.mark.parametrize(("endianness", "mark"), [("little", "<"), ("big", ">"), ("native", "="), (None, "<")])
+def test_base64_comes_in_the_number_format_and_byte_order_that_is_asked_for(
+    app: FastAPI, dtype: str, code: str, torch_dtype: torch.dtype, endianness: str | None, mark: str
+) -> None:
+    asked = {
+        "input": ["the river", "rain"],
+        "encoding_format": "base64",
+        "embed_dtype": dtype,
+        "endianness": endianness,
+    }
+    wanted = [item["embedding"] for item in post(app, {"input": ["the river", "rain"]}).json()["data"]]
+    for packed, row in zip(post(app, asked).json()["data"], torch.tensor(wanted).to(torch_dtype), strict=True):
+        found = struct.unpack(f"{mark}32{code}", base64.b64decode(packed["embedding"]))
+        if dtype == "bfloat16":
+            row = row.view(torch.uint16)  # noqa: PLW2901 - the bits are compared
+        assert list(found) == row.tolist()
+
+
+def test_a_null_means_the_default(app: FastAPI) -> None:
+    names = ("encoding_format", "embed_dtype", "endianness", "normalize", "use_activation", "add_special_tokens")
+    asked = dict.fromkeys((*names, "messages", "dimensions", "user"))
+    assert post(app, {"input": "a"} | asked).json()["data"] == post(app, {"input": "a"}).json()["data"]
+
+
+@pytest.mark.parametrize("name", ["normalize", "use_activation"])
+def test_vectors_are_raw_where_that_is_asked_for(app: FastAPI, name: str) -> None:
+    unit = torch.tensor(post(app, {"input": "the river", name: True}).json()["data"][0]["embedding"])
+    raw = torch.tensor(post(app, {"input": "the river", name: False}).json()["data"][0]["embedding"])
+    assert raw.norm() > 1.5
+    assert torch.allclose(raw / raw.norm(), unit, atol=1e-6)
+    assert post(app, {"input": "the river"}).json()["data"][0]["embedding"] == unit.tolist()
+
+
+def test_texts_and_token_ids_go_without_special_tokens_where_that_is_asked_for(app: FastAPI) -> None:
+    plain = post(app, {"input": "the river", "add_special_tokens": False}).json()
+    assert plain["usage"]["prompt_tokens"] == 2
+    assert plain["data"] == post(app, {"input": [8, 5]}).json()["data"]
+    asked = {"input": "a " * 80, "add_special_tokens": False, "truncate_prompt_tokens": 10}
+    assert post(app, asked).json()["usage"]["prompt_tokens"] == 10
+    assert_error(post(app, {"input": " ", "add_special_tokens": False}), 400, "no tokens", "add_special_tokens")
+
+
+@pytest.mark.parametrize("path", ["/health", "/live", "/ping"])
+def test_probes_may_ask_for_the_head_only(app: FastAPI, path: str) -> None:
+    assert call(app, "HEAD", path).status_code == 200
+    assert "head" not in call(app, "GET", "/openapi.json").json()["paths"].get(path, {})
 
 
 @pytest.mark.parametrize(

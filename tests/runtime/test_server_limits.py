@@ -74,6 +74,12 @@ def test_a_server_that_would_take_nothing_is_refused(tiny: Path, tmp_path: Path)
         ({}, "Field required", "input"),
         ([], "should be an object", None),
         ({"input": "a", "encoding_format": "int8"}, "'float' or 'base64'", "encoding_format"),
+        ({"input": "a", "embed_dtype": "fp8_e4m3"}, "'float32', 'float16' or 'bfloat16'", "embed_dtype"),
+        ({"input": "a", "endianness": "middle"}, "'native', 'little' or 'big'", "endianness"),
+        ({"input": "a", "normalize": "no"}, "valid boolean", "normalize"),
+        ({"messages": [{"role": "user", "content": "a"}]}, "messages are not taken here: send input", "messages"),
+        ({"input": "a", "messages": []}, "messages are not taken here: send input", "messages"),
+        ({"input": "a", "input_type": "query"}, "no prompt 'query'", "input_type"),
         ({"input": "a", "dimensions": 16}, "32 dimensions", "dimensions"),
         ({"input": "a", "dimensions": 0}, "greater than or equal to 1", "dimensions"),
         ({"input": "a", "truncate_prompt_tokens": 65}, "between 3 and 64", "truncate_prompt_tokens"),
@@ -112,6 +118,25 @@ def test_a_failure_is_500_that_clients_do_not_retry(faulty: tuple[FastAPI, Engin
     assert "secret" not in post(app, {"input": ids(8)}).text
     assert post(app, {"input": ids(9)}).status_code == 200
     assert metric(app, "probe:request_failures_total") == 2
+
+
+def test_a_request_larger_than_the_queue_locks_nobody_out(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
+    app, engine, adapter = faulty
+    adapter.gate.clear()
+    large = engine.submit(engine.prepare(ids(64) * 40))
+    wait_until(lambda: engine.queue_state().running == 1)
+    small = engine.submit(engine.prepare(ids(30)))
+    order: list[Any] = []
+    for future in (large, small):
+        future.add_done_callback(order.append)
+    response = post(app, {"input": ids(64) * 4})
+    assert_error(response, 429, "tokens of another large request are waiting")
+    assert int(response.headers["retry-after"]) >= 1
+    done = len(adapter.steps)
+    adapter.gate.set()
+    large.result(20)
+    assert order == [small, large]
+    assert (30,) in adapter.steps[: done + 3]
 
 
 def test_a_full_queue_is_429_with_a_time(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:

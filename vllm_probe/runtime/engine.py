@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Unpack, cast
 
@@ -95,7 +94,7 @@ class Engine:
             adapter: the device, set and not open; closed again by `close`.
             progress: told about each layer, from the engine's thread.
             load_format: `dummy` for seeded random weights; others take the checkpoint's safetensors.
-            max_waiting_tokens: size of the queue, default 32 full steps.
+            max_waiting_tokens: size of the queue, default 32 full steps; it is never more than 24 s of work.
 
         Raises:
             UnsupportedModel: an architecture or quantization that only another engine runs.
@@ -133,39 +132,32 @@ class Engine:
         for prompts in ([[0]], [[0] * longest], [[0] * length] * count):
             self.submit(Prompts(tuple(prompts), 0)).result()
 
-    def embed(
-        self,
-        inputs: str | Sequence[Input] | Sequence[int],
-        *,
-        dimensions: int | None = None,
-        **reading: Unpack[Reading],
-    ) -> Embeddings:
+    def embed(self, inputs: str | Sequence[Input] | Sequence[int], **reading: Unpack[Reading]) -> Embeddings:
         """Vectors of texts or token ids.
 
         Args:
             inputs: texts, or lists of token ids with their special tokens; one of either is taken as well.
-            dimensions: width of the vectors, for models that were trained to be cut.
-            reading: truncation and prompt, see `Reading`.
+            reading: truncation, prompt, special tokens, and what is wanted of the vectors, see `Reading`.
 
         Raises:
-            RequestError: an input that the model cannot take.
+            RequestError: an input that the model cannot take, or more than can be computed in time.
             QueueFull: too much waits.
             QueueClosed: the engine is closed.
             RequestFailed: the computation failed.
         """
         is_one = isinstance(inputs, str) or (len(inputs) > 0 and isinstance(inputs[0], int))
         listed = cast("Sequence[Input]", [inputs] if is_one else inputs)
-        return self.submit(self.prepare(listed, dimensions=dimensions, **reading)).result()
+        return self.submit(self.prepare(listed, **reading)).result()
 
-    def prepare(self, inputs: Sequence[Input], *, dimensions: int | None = None, **reading: Unpack[Reading]) -> Prompts:
+    def prepare(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Prompts:
         """The tokenized `inputs`, checked; arguments and errors as for `embed`."""
-        width = self.spec.hidden_size
+        width, dimensions = self.spec.hidden_size, reading.get("dimensions")
         if dimensions is not None and not 1 <= dimensions <= width:
             raise RequestError(f"dimensions must be between 1 and {width}, not {dimensions}", "dimensions")
         if dimensions not in (None, width) and not self.spec.is_matryoshka:
             message = f"{self.spec.name} has {width} dimensions and was not trained to be cut to {dimensions}"
             raise RequestError(message, "dimensions")
-        return replace(self.reader.read(inputs, **reading), dimensions=dimensions)
+        return self.reader.read(inputs, **reading)
 
     def check_room(self) -> None:
         """Refuses as `submit` does while no request can be admitted, before anything is spent on reading it.
@@ -180,10 +172,16 @@ class Engine:
         """Queues `prompts`; cancelling the future drops what has not run.
 
         Raises:
+            RequestError: it would take longer than a request may.
             QueueFull: too much waits.
             QueueClosed: the engine is closed or drains.
         """
-        request = Request(prompts=prompts.token_ids, num_truncated=prompts.num_truncated, dimensions=prompts.dimensions)
+        request = Request(
+            prompts=prompts.token_ids,
+            num_truncated=prompts.num_truncated,
+            dimensions=prompts.dimensions,
+            normalizes=prompts.normalizes,
+        )
         self._queue.submit(request)
         request.future.add_done_callback(lambda _: self._queue.cancel(request))
         return request.future

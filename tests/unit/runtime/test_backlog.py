@@ -1,6 +1,6 @@
 """The backlog: order, chunks of long prompts, turns with short ones."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -70,6 +70,28 @@ def test_long_prompts_run_one_after_the_other() -> None:
     assert owners == [first, first, second, second]
 
 
+def test_a_request_of_more_than_a_step_lets_those_that_came_later_take_their_turns() -> None:
+    large, second, small = request(*[10] * 8), request(*[10] * 3), request(5)
+    owners = [[chunk.prompt.request for chunk in plan.chunks] for plan in drain(backlog(large, second, small))]
+    assert owners == [[large] * 2, [second] * 2, [small, large], [large, second], [large] * 2, [large] * 2]
+
+
+def test_long_prompts_of_different_requests_take_turns() -> None:
+    large, small = request(*[25] * 3), request(15)
+    owners = [plan.chunks[0].prompt.request for plan in drain(backlog(large, small))]
+    assert owners == [large] * 3 + [small] * 2 + [large] * 6
+
+
+def test_a_request_that_leaves_in_its_turn_takes_none_of_the_next() -> None:
+    first, second, third = request(10, 5, 5), request(10, 10, 5), request(7)
+    limits = Limits(max_num_seqs=1, max_num_batched_tokens=20, max_waiting_tokens=1000, chunk_tokens=CHUNK)
+    made = backlog(first, second, third, limits=limits)
+    made.take()
+    made.remove(first)
+    owners = [plan.chunks[0].prompt.request for plan in drain(made)]
+    assert owners == [second, second, third, second]
+
+
 def test_tokens_are_counted_until_they_are_in_a_step() -> None:
     made = backlog(request(25, 3))
     counts = [made.num_tokens]
@@ -106,7 +128,7 @@ arrivals = st.lists(
 
 
 @given(arrivals)
-def test_whatever_arrives_is_computed_once_in_order_and_nobody_waits_long(events: list[str | list[int]]) -> None:
+def test_whatever_arrives_is_computed_once_and_a_request_in_its_order(events: list[str | list[int]]) -> None:
     made, kept, plans = Backlog(LIMITS), list[Request](), list[StepPlan]()
     for event in events:
         if event == "step":
@@ -131,9 +153,19 @@ def test_whatever_arrives_is_computed_once_in_order_and_nobody_waits_long(events
         for index, token_ids in enumerate(item.prompts):
             bounds = [0, *range(CHUNK, len(token_ids), CHUNK), len(token_ids)]
             assert done[Prompt(item, index)] == list(pairwise(bounds))
-    for isolated in (True, False):
-        order = [prompt for prompt in done if (prompt.num_tokens > CHUNK) is isolated and prompt.request in kept]
-        assert [kept.index(prompt.request) for prompt in order] == sorted(kept.index(p.request) for p in order)
+    for is_long, item in product((True, False), kept):
+        order = [prompt.index for prompt in done if prompt.request is item and (prompt.num_tokens > CHUNK) is is_long]
+        assert order == sorted(order)
+
+
+@given(st.lists(st.integers(1, CHUNK), min_size=1, max_size=60), st.lists(st.integers(1, CHUNK), min_size=1))
+def test_beside_a_large_request_a_small_one_gets_half_of_the_tokens(large: list[int], small: list[int]) -> None:
+    first, second = request(*large), request(*small)
+    plans = drain(backlog(first, second))
+    until = max(index for index, plan in enumerate(plans) if any(c.prompt.request is second for c in plan.chunks))
+    beside = sum(chunk.num_tokens for plan in plans[: until + 1] for chunk in plan.chunks)
+    turns = -(-sum(small) // LIMITS.max_num_batched_tokens)
+    assert beside - sum(small) <= (turns + 1) * (LIMITS.max_num_batched_tokens + CHUNK)
 
 
 @given(st.lists(st.integers(1, CHUNK), min_size=1, max_size=40), st.integers(CHUNK + 1, 100))

@@ -3,7 +3,8 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -12,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from vllm_probe.runtime.sched.backlog import Limits
 from vllm_probe.runtime.sched.queue import RequestQueue
-from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, StepPlan
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, RequestError, StepPlan
 
 LIMITS = Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30)
 
@@ -133,19 +134,91 @@ def test_nothing_is_read_by_a_closed_queue() -> None:
 
 
 def test_retry_after_is_never_longer_than_clients_accept() -> None:
-    made = queue(request(10))
-    made.finish(step(made), 1000.0)
-    made.submit(request(30))
-    with pytest.raises(QueueFull) as refused:
+    made = queue(request(10, 10, 10))
+    made.finish(step(made), 100.0)  # a token in ten seconds
+    with pytest.raises(QueueFull, match="20 tokens are waiting") as refused:
         made.submit(request(1))
     assert refused.value.retry_after_s == 120
 
 
-def test_a_request_larger_than_the_queue_is_admitted_when_nothing_waits() -> None:
-    made = queue(request(10, 10, 10, 10))
-    assert made.state().waiting_tokens == 40
-    with pytest.raises(QueueFull):
+def test_what_waits_is_bounded_by_its_time_at_the_measured_rate() -> None:
+    limits = Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=24.0)
+    made = RequestQueue(limits)
+    made.submit(request(10))
+    made.finish(step(made), 5.0)  # 2 tokens per second
+    made.submit(request(10, 10, 8))
+    made.submit(request(10, 10))
+    with pytest.raises(QueueFull, match="48 tokens are waiting, the limit is 48") as refused:
         made.submit(request(1))
+    assert refused.value.retry_after_s == 24
+
+
+def test_the_rate_is_that_of_steps_behind_which_more_waits() -> None:
+    made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=10.0))
+    for _ in range(2):
+        made.submit(request(10))
+        made.finish(step(made), 1.0)  # 10 tokens per second
+    for _ in range(50):
+        made.submit(request(1))
+        made.finish(step(made), 1.0)  # small, and so it says nothing
+    made.submit(request(100))
+    with pytest.raises(QueueFull, match="the limit is 100"):
+        made.submit(request(1))
+
+
+def test_a_rate_that_falls_under_load_is_followed_but_not_at_once() -> None:
+    made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=10.0))
+    made.submit(request(10))
+    made.finish(step(made), 1.0)
+    made.submit(request(*[10] * 8))
+    limits = []
+    for seconds in (1000.0, 10.0, 10.0, 10.0, 10.0, 10.0):
+        made.finish(step(made), seconds)
+        with pytest.raises(QueueFull) as refused:
+            made.submit(request(*[10] * 10))
+        limits.append(int(str(refused.value).rpartition(" ")[2]))
+    assert limits == [50, 30, 20, 15, 12, 11]
+
+
+def test_a_request_larger_than_the_queue_is_admitted_and_locks_nobody_out() -> None:
+    large, small = request(*[10] * 8), request(5, 5)
+    made = queue(large)
+    made.submit(small)
+    assert made.state().waiting_tokens == 90
+    assert [step(made).lengths for _ in range(2)] == [(10,), (5, 5)]
+
+
+def test_beside_a_large_request_half_as_much_may_wait() -> None:
+    made = queue(request(*[10] * 8), request(10))
+    with pytest.raises(QueueFull, match="10 tokens are waiting, the limit is 15"):
+        made.submit(request(6))
+    made.submit(request(5))
+    alone = queue(request(*[10] * 8))
+    alone.submit(request(16))  # as large as it may be without a large one, and nothing else waits
+    with pytest.raises(QueueFull):
+        alone.submit(request(1))
+
+
+def test_large_requests_are_admitted_one_at_a_time() -> None:
+    made = queue(request(16))
+    with pytest.raises(QueueFull, match="16 tokens are waiting"):
+        made.submit(request(31))
+    step(made)
+    made.submit(request(31))
+    with pytest.raises(QueueFull, match="31 tokens of another large request"):
+        made.submit(request(31))
+    made.check_room()  # small ones are read
+    step(made)
+    made.submit(request(31))
+
+
+def test_a_request_that_would_take_too_long_alone_is_refused_for_good() -> None:
+    made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30, max_request_s=60.0))
+    made.submit(request(10))
+    made.finish(step(made), 5.0)  # 2 tokens per second
+    with pytest.raises(RequestError, match="121 tokens would take 60 s here, the limit of a request is 60 s"):
+        made.submit(request(121))
+    made.submit(request(120))
 
 
 def test_a_cancelled_request_leaves_the_queue_at_once() -> None:
@@ -202,13 +275,13 @@ def test_a_submit_wakes_the_loop() -> None:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Any mixture of calls: nothing is lost, doubled, overtaken or over budget."""
+    """Any mixture of calls: nothing is lost, doubled, out of its order in a request or over budget."""
 
     requests = Bundle("requests")
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = RequestQueue(LIMITS, Clock())
+        self.queue = RequestQueue(replace(LIMITS, max_waiting_s=1e9, max_request_s=1e9), Clock())
         self.waiting: list[tuple[Request, int]] = []
         self.running: list[StepPlan] = []
         self.open: dict[Request, int] = {}
@@ -216,14 +289,18 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=requests, lengths=st.lists(st.integers(1, 14), min_size=1, max_size=8))
     def submit(self, lengths: Iterable[int]) -> Request:
         item = request(*lengths)
-        waiting = self.tokens_waiting()
+        large = self.tokens_waiting(self.is_large)
+        others = self.tokens_waiting() - large
+        most = LIMITS.max_waiting_tokens // 2 if large else LIMITS.max_waiting_tokens
+        fits = others + item.num_tokens <= most or not others
+        if self.is_large(item):
+            fits = not large and others <= LIMITS.max_waiting_tokens // 2
         try:
             self.queue.submit(item)
         except QueueFull:
-            assert self.waiting
-            assert waiting + item.num_tokens > LIMITS.max_waiting_tokens
+            assert not fits
         else:
-            assert not self.waiting or waiting + item.num_tokens <= LIMITS.max_waiting_tokens
+            assert fits
             self.waiting += [(item, index) for index in range(len(item.prompts))]
             self.open[item] = len(item.prompts)
         return item
@@ -232,9 +309,14 @@ class QueueMachine(RuleBasedStateMachine):
     def run(self) -> None:
         plan = step(self.queue)
         taken = [(chunk.prompt.request, chunk.prompt.index) for chunk in plan.chunks]
-        head, self.waiting = self.waiting[: len(taken)], self.waiting[len(taken) :]
-        assert sorted(taken, key=self.key) == sorted(head, key=self.key)
-        assert bool(taken) == bool(head)
+        assert bool(taken) == bool(self.waiting)
+        for owner in {owner for owner, _ in taken}:
+            mine = [index for each, index in self.waiting if each is owner]
+            assert (
+                sorted(index for each, index in taken if each is owner)
+                == mine[: sum(each is owner for each, _ in taken)]
+            )
+        self.waiting = [entry for entry in self.waiting if entry not in taken]
         assert len(taken) <= LIMITS.max_num_seqs
         assert len(taken) == 1 or plan.num_tokens <= LIMITS.max_num_batched_tokens
         assert plan.lengths == tuple(sorted(plan.lengths))
@@ -266,12 +348,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert state.waiting_tokens == self.tokens_waiting()
         assert state.waiting + state.running == len(self.open)
 
-    def tokens_waiting(self) -> int:
-        return sum(len(owner.prompts[index]) for owner, index in self.waiting)
+    def tokens_waiting(self, of: Callable[[Request], bool] = lambda _: True) -> int:
+        return sum(len(owner.prompts[index]) for owner, index in self.waiting if of(owner))
 
     @staticmethod
-    def key(entry: tuple[Request, int]) -> tuple[int, int]:
-        return id(entry[0]), entry[1]
+    def is_large(item: Request) -> bool:
+        return item.num_tokens > LIMITS.max_waiting_tokens
 
 
 TestQueueMachine = QueueMachine.TestCase

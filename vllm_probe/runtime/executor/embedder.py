@@ -17,7 +17,7 @@ from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.runtime.modeling import bert, qwen3
 from vllm_probe.runtime.modeling.context import Context
 from vllm_probe.runtime.modeling.loading import CausalModel, Loader, Model, Numerics
-from vllm_probe.runtime.modeling.pooling import normalize, pooled_states
+from vllm_probe.runtime.modeling.pooling import pooled_states
 from vllm_probe.runtime.modeling.weights import Checkpoint, DummyWeights
 from vllm_probe.runtime.sched.request import Chunk, Prompt, StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
@@ -39,25 +39,23 @@ class Embedder:
         adapter: the device.
         model: the transformer.
         pooling: how token states become one vector.
-        normalizes: whether vectors are scaled to unit length.
         contexts: of the prompts that are computed in part.
     """
 
     adapter: TorchAdapter
     model: Model
     pooling: Pooling
-    normalizes: bool
     contexts: dict[Prompt, Context] = field(default_factory=dict)
 
     def run(self, plan: StepPlan) -> torch.Tensor:
-        """Vectors of the prompts that `plan` completes, in its order, [prompts, hidden], float32 on the host."""
+        """Pooled states of the prompts that `plan` completes, in its order, [prompts, hidden], float32 on the host."""
         with torch.inference_mode():
             token_ids = self.adapter.tensor([*chain.from_iterable(chunk.token_ids for chunk in plan.chunks)])
             if plan.chunks[0].is_whole:
                 vectors = pooled_states(self.model, token_ids, plan.lengths, self.pooling)
             else:
                 vectors = self._extend(plan.chunks[0], token_ids)
-            return (normalize(vectors) if self.normalizes else vectors).cpu()
+            return vectors.cpu()
 
     def forget_done(self) -> None:
         """Drops what is held of prompts that nobody waits for any more."""
@@ -94,9 +92,9 @@ def load_embedder(
     dtype = {runtime: word for word, runtime in ENGINE_DTYPES.items()}.get(config.dtype, config.dtype)
     chosen = {str(primitive): _implementation(primitive, dtype, config, adapter) for primitive in _PRIMITIVES}
     numerics = Numerics(dtype=dtype, implementations=chosen)
-    pooling, normalizes = pooling_of(config, spec)
+    pooling, _ = pooling_of(config, spec)
     model = _load_model(spec, numerics, adapter, load_format, progress)
-    return Embedder(adapter=adapter, model=model, pooling=pooling, normalizes=normalizes)
+    return Embedder(adapter=adapter, model=model, pooling=pooling)
 
 
 def pooling_of(config: RuntimeConfig, spec: ModelSpec) -> tuple[Pooling, bool]:

@@ -1,12 +1,24 @@
 """What a caller gets: the vectors of one request."""
 
+import sys
 import time
+from array import array
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import torch
 
 from vllm_probe.runtime.modeling.pooling import cut
 from vllm_probe.runtime.sched.request import Request
+
+EmbedDtype: TypeAlias = Literal["float32", "float16", "bfloat16"]
+ByteOrder: TypeAlias = Literal["native", "little", "big"]
+
+_DTYPES: dict[EmbedDtype, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +46,39 @@ class Embeddings:
         """The vectors, [inputs, dimensions], float32, sharing memory with `data`."""
         return torch.frombuffer(self.data, dtype=torch.float32).view(-1, self.dimensions)
 
+    def rows(self, dtype: EmbedDtype = "float32", byte_order: ByteOrder = "native") -> list[memoryview]:
+        """The bytes of each vector in a number format and byte order.
+
+        Raises:
+            OverflowError: a value is larger than the format goes.
+        """
+        data = self.data
+        if dtype != "float32":
+            rounded = self.vectors.to(_DTYPES[dtype])
+            if not rounded.isfinite().all():
+                raise OverflowError(f"a value is larger than {dtype} goes")
+            data = to_bytes(rounded)
+        size = len(data) * self.dimensions // (len(self.data) // 4)
+        if byte_order not in ("native", sys.byteorder):
+            items = array("f" if dtype == "float32" else "H", data)
+            items.byteswap()
+            data = bytearray(items.tobytes())
+        whole = memoryview(data)
+        return [whole[start : start + size] for start in range(0, len(whole), size)]
+
 
 def collect(request: Request, hidden_size: int, *, normalizes: bool) -> Embeddings:
-    """The result of a `request` of which every prompt has its output, cut to the dimensions that it wants."""
+    """The result of a `request` of which every prompt has its pooled state, in the form that it wants.
+
+    Without a word of the request it is of the model's width, and of unit length where it `normalizes`.
+    """
     assert request.started_s is not None
     data = bytearray().join(request.outputs[index] for index in range(len(request.prompts)))
     width = request.dimensions or hidden_size
-    if width < hidden_size:
-        whole = torch.frombuffer(data, dtype=torch.float32).view(-1, hidden_size)
-        data = to_bytes(cut(whole, width, normalizes=normalizes))
+    normalizes = normalizes if request.normalizes is None else request.normalizes
+    if normalizes or width < hidden_size:
+        pooled = torch.frombuffer(data, dtype=torch.float32).view(-1, hidden_size)
+        data = to_bytes(cut(pooled, width, normalizes=normalizes))
     return Embeddings(
         data=data,
         dimensions=width,
@@ -54,7 +90,7 @@ def collect(request: Request, hidden_size: int, *, normalizes: bool) -> Embeddin
 
 
 def to_bytes(vectors: torch.Tensor) -> bytearray:
-    """`vectors`, float32, row after row in the byte order of this machine."""
-    data = bytearray(4 * vectors.numel())
-    torch.frombuffer(data, dtype=torch.float32).copy_(vectors.flatten())
+    """`vectors` row after row, in their number format and the byte order of this machine."""
+    data = bytearray(vectors.element_size() * vectors.numel())
+    torch.frombuffer(data, dtype=vectors.dtype).copy_(vectors.flatten())
     return data

@@ -34,26 +34,46 @@ class Prompts:
         token_ids: per input.
         num_truncated: inputs that were cut.
         dimensions: width of the vectors that are wanted, null for the model's.
+        normalizes: whether they are scaled to unit length, null as the model does.
     """
 
     token_ids: tuple[Sequence[int], ...]
     num_truncated: int
     dimensions: int | None = None
+    normalizes: bool | None = None
 
 
 class Reading(TypedDict, total=False):
-    """How inputs are read.
+    """How inputs are read, and what is wanted of their vectors.
 
     Attributes:
+        dimensions: width of the vectors, for models that were trained to be cut.
+        normalizes: whether they are scaled to unit length; without it as the config or the checkpoint says.
         truncate_prompt_tokens: cut longer inputs to so many tokens; -1 is the model's limit.
         truncation_side: which end loses tokens, `right` without.
         prompt_name: prompt of the checkpoint to put before each text; without it the checkpoint's default, which token
             ids are taken to have.
+        add_special_tokens: without it true; else texts have no tokens around them, and token ids stay as they are.
+        max_request_tokens: of all inputs together, any number without.
     """
 
+    dimensions: int | None
+    normalizes: bool | None
     truncate_prompt_tokens: int | None
     truncation_side: Side | None
     prompt_name: str | None
+    add_special_tokens: bool
+    max_request_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A `Reading` that was looked at: text to put before, tokens to cut at, the side, special tokens or none."""
+
+    prefix: str
+    limit: int | None
+    side: Side
+    has_specials: bool
 
 
 class PromptReader:
@@ -91,17 +111,34 @@ class PromptReader:
         more than 64 characters per token of the model's limit only so many are tokenized, from the end that is kept.
 
         Raises:
-            RequestError: no input, an empty or too long one, ids that the model does not have, an unknown prompt.
+            RequestError: no input, an empty or too long one, too many together, ids that the model does not have, an
+                unknown prompt.
         """
         if not inputs:
             raise RequestError("input is empty")
-        limit, side = self._limit(reading.get("truncate_prompt_tokens")), reading.get("truncation_side") or "right"
         name = reading.get("prompt_name")
         prefix = self._prefix(name)
         if name is not None and prefix:
             _check_texts(inputs)
-        found = [self._read_one(item, prefix, limit, side, f"input {index}") for index, item in enumerate(inputs)]
-        return Prompts(tuple(ids for ids, _ in found), sum(cut for _, cut in found))
+        form = _Form(
+            prefix,
+            self._limit(reading.get("truncate_prompt_tokens")),
+            reading.get("truncation_side") or "right",
+            reading.get("add_special_tokens", True),
+        )
+        found, total, most = list[tuple[Sequence[int], bool]](), 0, reading.get("max_request_tokens")
+        for index, item in enumerate(inputs):
+            found.append(self._read_one(item, form, f"input {index}"))
+            total += len(found[-1][0])
+            if most is not None and total > most:
+                counted = f"the first {index + 1} of {len(inputs)} inputs have {total} tokens"
+                raise RequestError(f"{counted}, the limit of a request is {most}: send fewer at a time")
+        return Prompts(
+            tuple(ids for ids, _ in found),
+            sum(cut for _, cut in found),
+            reading.get("dimensions"),
+            reading.get("normalizes"),
+        )
 
     def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of `text`, of any number of tokens.
@@ -158,48 +195,48 @@ class PromptReader:
             raise RequestError(f"{message}, not {truncate_prompt_tokens}", "truncate_prompt_tokens")
         return truncate_prompt_tokens
 
-    def _read_one(
-        self, item: Input, prefix: str, limit: int | None, side: Side, place: str
-    ) -> tuple[Sequence[int], bool]:
+    def _read_one(self, item: Input, form: _Form, place: str) -> tuple[Sequence[int], bool]:
         if not item:
             raise RequestError(f"{place} is empty")
         if isinstance(item, str):
-            return self._read_text(prefix + item, limit, side, place)
-        return self._read_ids(item, limit, side, place)
+            return self._read_text(form.prefix + item, form, place)
+        return self._read_ids(item, form, place)
 
-    def _read_ids(self, ids: Sequence[int], limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
+    def _read_ids(self, ids: Sequence[int], form: _Form, place: str) -> tuple[Sequence[int], bool]:
         if not self._saw_token_ids:
             self._saw_token_ids = True
             _log.warning("token ids received: check that they come from this model's tokenizer")
         self._check_ids(ids, place, "input")
-        if self._terminal not in (None, ids[-1]):
+        if form.has_specials and self._terminal not in (None, ids[-1]):
             ids = [*ids, self._terminal]
-        if not self._is_cut(len(ids), limit, place):
+        if not self._is_cut(len(ids), form.limit, place):
             return ids, False
-        assert limit is not None
-        head = 1 if ids[0] in self._specials else 0
-        tail = 1 if ids[-1] in self._specials else 0
-        body, room = ids[head : len(ids) - tail], limit - head - tail
-        kept = body[len(body) - room :] if side == "left" else body[:room]
+        assert form.limit is not None
+        head = 1 if form.has_specials and ids[0] in self._specials else 0
+        tail = 1 if form.has_specials and ids[-1] in self._specials else 0
+        body, room = ids[head : len(ids) - tail], form.limit - head - tail
+        kept = body[len(body) - room :] if form.side == "left" else body[:room]
         return [*ids[:head], *kept, *ids[len(ids) - tail :]], True
 
-    def _read_text(self, text: str, limit: int | None, side: Side, place: str) -> tuple[Sequence[int], bool]:
+    def _read_text(self, text: str, form: _Form, place: str) -> tuple[Sequence[int], bool]:
         tokenizer = self._require_tokenizer("input", ": send token ids")
         most = _CHARS_PER_TOKEN * self._max_model_len
         is_long = len(text) > most
-        if is_long and limit is None:
+        if is_long and form.limit is None:
             raise self._too_long(f"{place} has {len(text)} characters, where {most} are looked at")
         if is_long:
-            text = text[-most:] if side == "left" else text[:most]
+            text = text[-most:] if form.side == "left" else text[:most]
         _check_unicode(text, place)
         # One text per call: encode_batch releases the GIL and never takes more than one core from the forward pass.
         (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        num_special = tokenizer.num_special_tokens_to_add(False)
-        cut = self._is_cut(len(encoding) + num_special, limit, place)
-        if cut and limit is not None:
-            encoding.truncate(limit - num_special, direction=side)
-        ids: list[int] = tokenizer.post_process(encoding).ids
-        assert self._terminal in (None, ids[-1])
+        num_special = tokenizer.num_special_tokens_to_add(False) if form.has_specials else 0
+        cut = self._is_cut(len(encoding) + num_special, form.limit, place)
+        if cut and form.limit is not None:
+            encoding.truncate(form.limit - num_special, direction=form.side)
+        ids: list[int] = tokenizer.post_process(encoding).ids if form.has_specials else encoding.ids
+        if not ids:
+            raise RequestError(f"{place} has no tokens but special ones", "add_special_tokens")
+        assert not form.has_specials or self._terminal in (None, ids[-1])
         return ids, cut or is_long
 
     def _require_tokenizer(self, param: str, way_out: str = "") -> Tokenizer:

@@ -13,21 +13,60 @@ class Limits:
     Attributes:
         max_num_seqs: prompts in one step.
         max_num_batched_tokens: tokens in one step; a longer prompt that is not cut runs alone.
-        max_waiting_tokens: tokens that may wait; a larger request is admitted only when nothing waits.
+        max_waiting_tokens: tokens that may wait.
+        max_waiting_s: seconds that they may take at the measured rate.
+        max_request_s: seconds that a request may take alone.
         chunk_tokens: longer prompts run in chunks of so many tokens, null where prompts cannot be cut.
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     max_waiting_tokens: int
+    max_waiting_s: float = 24.0
+    max_request_s: float = 480.0
     chunk_tokens: int | None = None
 
 
-class Backlog:
-    """Prompts in the order of arrival; long ones, which run in chunks, and short ones, which do not, take turns.
+class _Line:
+    """Prompts of requests that take turns: one that got a `turn` of tokens and has more goes behind the others."""
 
-    One long prompt is computed at a time, so that the keys and values of one are held. While it is, a step of short
-    prompts has no more tokens than a chunk: a short prompt waits for one chunk, a long one at most doubles.
+    def __init__(self, turn: int) -> None:
+        self._turn = turn
+        self._taken = 0
+        self._waiting: dict[Request, deque[Prompt]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, prompt: Prompt) -> None:
+        self._waiting.setdefault(prompt.request, deque()).append(prompt)
+
+    def next(self) -> Prompt:
+        return next(iter(self._waiting.values()))[0]
+
+    def pop(self) -> Prompt:
+        request, prompts = next(iter(self._waiting.items()))
+        prompt = prompts.popleft()
+        self._taken += prompt.num_tokens
+        if not prompts or self._taken >= self._turn:
+            self._taken = 0
+            del self._waiting[request]
+            if prompts:
+                self._waiting[request] = prompts
+        return prompt
+
+    def remove(self, request: Request) -> None:
+        if self._waiting and self.next().request is request:
+            self._taken = 0
+        self._waiting.pop(request, None)
+
+
+class Backlog:
+    """Prompts in the order of arrival, but that no request gets more than a step before others have had a turn.
+
+    Long prompts, which run in chunks, and short ones, which do not, take turns as well. One long prompt is computed at
+    a time, so that the keys and values of one are held. While it is, a step of short prompts has no more tokens than a
+    chunk: a short prompt waits for one chunk, a long one at most doubles.
     The chunks of a prompt are the same whatever else waits, and so are its vectors.
 
     Attributes:
@@ -37,62 +76,76 @@ class Backlog:
     def __init__(self, limits: Limits) -> None:
         self.num_tokens = 0
         self._limits = limits
-        self._short: deque[Prompt] = deque()
-        self._long: deque[Prompt] = deque()
+        self._tokens: dict[Request, int] = {}
+        self._short = _Line(limits.max_num_batched_tokens)
+        self._long = _Line(limits.max_num_batched_tokens)
+        self._begun: Prompt | None = None
         self._begin = 0
         self._owes_long = False
 
     def __bool__(self) -> bool:
-        return bool(self._short or self._long)
+        return bool(self._tokens)
+
+    def tokens_of(self, request: Request) -> int:
+        """Tokens of `request` that are not in a step yet."""
+        return self._tokens.get(request, 0)
 
     def add(self, request: Request) -> None:
         """Puts the prompts of `request` behind all others."""
         chunk = self._limits.chunk_tokens
         for index, token_ids in enumerate(request.prompts):
-            waiting = self._short if chunk is None or len(token_ids) <= chunk else self._long
-            waiting.append(Prompt(request, index))
+            line = self._short if chunk is None or len(token_ids) <= chunk else self._long
+            line.add(Prompt(request, index))
+        self._tokens[request] = request.num_tokens
         self.num_tokens += request.num_tokens
 
     def remove(self, request: Request) -> None:
         """Forgets the prompts of `request`, one that is half computed included."""
-        if self._long and self._long[0].request is request:
-            self._begin = 0
-        self._short = deque(prompt for prompt in self._short if prompt.request is not request)
-        self._long = deque(prompt for prompt in self._long if prompt.request is not request)
-        self.num_tokens = sum(prompt.num_tokens for prompt in (*self._short, *self._long)) - self._begin
+        if self._begun and self._begun.request is request:
+            self._begun = None
+        self._short.remove(request)
+        self._long.remove(request)
+        self.num_tokens -= self._tokens.pop(request, 0)
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._short.clear()
-        self._long.clear()
-        self.num_tokens = self._begin = 0
+        for request in [*self._tokens]:
+            self.remove(request)
 
     def take(self) -> StepPlan:
         """The next step; empty when nothing waits."""
-        plan = StepPlan(self._chunk() if self._long and (self._owes_long or not self._short) else self._prompts())
+        has_long = self._begun is not None or bool(self._long)
+        plan = StepPlan(self._chunk() if has_long and (self._owes_long or not self._short) else self._prompts(has_long))
         self.num_tokens -= plan.num_tokens
+        for chunk in plan.chunks:
+            request = chunk.prompt.request
+            self._tokens[request] -= chunk.num_tokens
+            if not self._tokens[request]:
+                del self._tokens[request]
         return plan
 
     def _chunk(self) -> tuple[Chunk, ...]:
-        prompt, begin, size = self._long[0], self._begin, self._limits.chunk_tokens
+        size = self._limits.chunk_tokens
         assert size is not None
+        if self._begun is None:
+            self._begun, self._begin = self._long.pop(), 0
+        prompt, begin = self._begun, self._begin
         end = self._begin = min(begin + size, prompt.num_tokens)
         if end == prompt.num_tokens:
-            self._long.popleft()
-            self._begin = 0
+            self._begun = None
         self._owes_long = False
         return (Chunk(prompt, begin, end),)
 
-    def _prompts(self) -> tuple[Chunk, ...]:
+    def _prompts(self, has_long: bool) -> tuple[Chunk, ...]:
         taken: list[Chunk] = []
         budget = self._limits.max_num_batched_tokens
-        if self._long and self._limits.chunk_tokens:
+        if has_long and self._limits.chunk_tokens:
             budget = min(budget, self._limits.chunk_tokens)
         while self._short and len(taken) < self._limits.max_num_seqs:
-            tokens = self._short[0].num_tokens
+            tokens = self._short.next().num_tokens
             if taken and tokens > budget:
                 break
             budget -= tokens
-            taken.append(Chunk.whole(self._short.popleft()))
+            taken.append(Chunk.whole(self._short.pop()))
         self._owes_long = True
         return tuple(sorted(taken, key=lambda chunk: chunk.num_tokens))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vllm_probe.runtime.sched.backlog import Backlog, Limits
-from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, StepPlan
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, RequestError, StepPlan
 
 _CLOSED = "the engine is shutting down"
-_RATE_WEIGHT = 0.2
+_RATE_MEMORY_S = 5.0
 _MAX_RETRY_AFTER_S = 120  # the openai client ignores a longer Retry-After
 
 
@@ -32,7 +32,12 @@ class QueueState:
 
 
 class RequestQueue:
-    """Requests of many threads, taken by one in the order of a `Backlog`, in which none can starve."""
+    """Requests of many threads, taken by one in the order of a `Backlog`, in which none can starve.
+
+    What waits is bounded in tokens, and in time at the rate that was measured. A request that is larger than that bound
+    alone is admitted all the same, but one at a time: the others have their turns beside it and half the bound, because
+    it can take half of the steps.
+    """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
@@ -40,6 +45,7 @@ class RequestQueue:
         self._changed = threading.Condition()
         self._backlog = Backlog(limits)
         self._left: dict[Request, int] = {}
+        self._large: Request | None = None
         self._tokens_per_s: float | None = None
         self._overflowed = False
         self._closed = False
@@ -50,14 +56,18 @@ class RequestQueue:
         Raises:
             QueueFull: its tokens do not fit into the queue now.
             QueueClosed: the queue drains or is closed.
+            RequestError: alone it would take longer than a request may.
         """
         with self._changed:
             if self._closed:
                 raise QueueClosed(_CLOSED)
-            tokens = request.num_tokens
-            if self._backlog and self._backlog.num_tokens + tokens > self.limits.max_waiting_tokens:
+            self._check_size(request.num_tokens)
+            is_large = request.num_tokens > self._capacity()
+            if not (self._fits_large() if is_large else self._fits(request.num_tokens)):
                 self._overflowed = True
-                raise self._full()
+                raise self._full(is_large)
+            if is_large:
+                self._large = request
             request.submitted_s = self._clock()
             self._backlog.add(request)
             self._left[request] = len(request.prompts)
@@ -76,7 +86,7 @@ class RequestQueue:
         with self._changed:
             if self._closed:
                 raise QueueClosed(_CLOSED)
-            if self._overflowed and self._backlog and 2 * self._backlog.num_tokens > self.limits.max_waiting_tokens:
+            if self._overflowed and 2 * self._waiting() > self._room():
                 raise self._full()
             self._overflowed = False
 
@@ -95,10 +105,7 @@ class RequestQueue:
     def finish(self, plan: StepPlan, seconds: float) -> tuple[Request, ...]:
         """Records that `plan` ran in `seconds`; gives the requests that are complete with it."""
         with self._changed:
-            if seconds > 0:
-                rate = plan.num_tokens / seconds
-                known = self._tokens_per_s
-                self._tokens_per_s = rate if known is None else known + _RATE_WEIGHT * (rate - known)
+            self._measure(plan.num_tokens, seconds)
             complete = []
             for request in (chunk.prompt.request for chunk in plan.chunks if chunk.is_last):
                 if request in self._left:
@@ -143,12 +150,60 @@ class RequestQueue:
                 closed=self._closed,
             )
 
-    def _full(self) -> QueueFull:
-        message = f"{self._backlog.num_tokens} tokens are waiting, the limit is {self.limits.max_waiting_tokens}"
-        return QueueFull(message, self._retry_after_s())
+    def _measure(self, tokens: int, seconds: float) -> None:
+        """Notes the rate of a step.
 
-    def _retry_after_s(self) -> int:
-        """Whole seconds until what waits should have started, at the measured rate."""
+        A step behind which nothing waits may be slow only because it is small: it counts where it is faster than what
+        is known. The others are averaged over their time.
+        """
+        if seconds <= 0:
+            return
+        rate, known = tokens / seconds, self._tokens_per_s
+        if known is None or (rate > known and not self._backlog):
+            self._tokens_per_s = rate
+        elif self._backlog:
+            weight = min(seconds / (seconds + _RATE_MEMORY_S), 0.5)  # one stall is not taken for the rate
+            self._tokens_per_s = known + weight * (rate - known)
+
+    def _capacity(self) -> int:
+        """Tokens that may wait."""
+        if self._tokens_per_s is None:
+            return self.limits.max_waiting_tokens
+        return min(self.limits.max_waiting_tokens, int(self._tokens_per_s * self.limits.max_waiting_s))
+
+    def _room(self) -> int:
+        """Tokens that may wait beside a large request, if there is one."""
+        return self._capacity() // 2 if self._has_large() else self._capacity()
+
+    def _fits(self, tokens: int) -> bool:
+        return not self._waiting() or self._waiting() + tokens <= self._room()
+
+    def _fits_large(self) -> bool:
+        return not self._has_large() and 2 * self._waiting() <= self._capacity()
+
+    def _has_large(self) -> bool:
+        return self._large is not None and self._backlog.tokens_of(self._large) > 0
+
+    def _waiting(self) -> int:
+        """Tokens that wait, without those of a large request."""
+        return self._backlog.num_tokens - (self._backlog.tokens_of(self._large) if self._large else 0)
+
+    def _check_size(self, tokens: int) -> None:
+        most_s, rate = self.limits.max_request_s, self._tokens_per_s
+        if rate is not None and tokens > max(rate * most_s, self.limits.max_num_batched_tokens):
+            needed = f"{tokens} tokens would take {tokens / rate:.0f} s here, the limit of a request is {most_s:.0f} s"
+            raise RequestError(f"{needed}: send fewer inputs at a time")
+
+    def _full(self, is_large: bool = False) -> QueueFull:
+        """The refusal; what waits is counted once more where it takes turns with a large request."""
+        waiting, large = self._waiting(), self._backlog.num_tokens - self._waiting()
+        message = f"{waiting} tokens are waiting, the limit is {self._room()}"
+        if is_large and large:
+            message = f"{large} tokens of another large request are waiting"
+        return QueueFull(message, self._retry_after_s(waiting + large if is_large else waiting + min(waiting, large)))
+
+    def _retry_after_s(self, tokens: int) -> int:
+        """Whole seconds until `tokens` should have started, at the measured rate."""
         if self._tokens_per_s is None:
             return 1
-        return min(_MAX_RETRY_AFTER_S, math.ceil(self._backlog.num_tokens / self._tokens_per_s))
+        return max(1, min(_MAX_RETRY_AFTER_S, math.ceil(tokens / self._tokens_per_s)))

@@ -54,6 +54,7 @@ class Request:
         prompts: token ids of each prompt, at least one prompt and one token.
         num_truncated: prompts that were cut to their length.
         dimensions: width of the vectors that are wanted, null for the model's.
+        normalizes: whether they are scaled to unit length, null as the model does.
         outputs: what was computed for each prompt so far.
         future: what the caller waits on; cancelling it gives up.
         submitted_s: clock when it was admitted.
@@ -63,6 +64,7 @@ class Request:
     prompts: tuple[Sequence[int], ...]
     num_truncated: int = 0
     dimensions: int | None = None
+    normalizes: bool | None = None
     outputs: dict[int, bytes] = field(default_factory=dict, init=False)
     future: Future[Any] = field(default_factory=Future, init=False)
     submitted_s: float = field(default=0.0, init=False)

@@ -33,7 +33,8 @@ class ServerOptions:
             and the one in the config.
         reject_token_input: take texts only, for clients that send the ids of another model's tokenizer.
         max_body_bytes: largest request body; 2048 inputs of 4 KiB by default.
-        drain_timeout_s: how long admitted requests may take after SIGTERM.
+        drain_timeout_s: how long admitted requests may take after SIGTERM, at most; as long as the official client
+            waits for an answer.
     """
 
     host: str = "127.0.0.1"
@@ -42,7 +43,7 @@ class ServerOptions:
     served_model_names: tuple[str, ...] = ()
     reject_token_input: bool = False
     max_body_bytes: int = 8 << 20
-    drain_timeout_s: float = 30.0
+    drain_timeout_s: float = 600.0
 
 
 def serve(
@@ -60,7 +61,7 @@ def serve(
         on_ready: called with the base URL and whether texts are understood, once requests are accepted.
 
     Returns:
-        0 after everything admitted was answered, 130 when it was aborted.
+        0 after everything admitted was answered, 1 where the time for that was over, 130 when it was aborted.
 
     Raises:
         PortInUse: another process listens on the address.
@@ -121,6 +122,8 @@ def _add_facts(app: FastAPI, routes: Routes, names: tuple[str, ...]) -> None:
     app.add_api_route("/health", routes.health, **health)
     app.add_route("/ping", routes.health, methods=["GET", "POST"], include_in_schema=False)
     app.add_api_route("/live", routes.live, **openapi.operation(openapi.Status))
+    for path, probe in (("/health", routes.health), ("/live", routes.live)):
+        app.add_route(path, probe, methods=["HEAD"], include_in_schema=False)
     app.add_api_route("/load", routes.load, **openapi.operation(openapi.Load))
     app.add_api_route("/version", routes.version, **openapi.operation(openapi.Version))
     app.add_api_route("/metrics", routes.metrics, response_class=PlainTextResponse)

@@ -1,6 +1,9 @@
 """The `input` field of a request, checked by hand: a validator of unions collects an error per item and form."""
 
 MAX_INPUTS = 2048
+MAX_REQUEST_TOKENS = 300_000
+"""Of all inputs together, with `MAX_INPUTS` a limit of https://platform.openai.com/docs/api-reference/embeddings."""
+
 _WANTED = "input must be a string, strings, token ids or lists of token ids"
 
 

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp
 from vllm_probe.core.errors import BadUsage, PortInUse
 from vllm_probe.runtime.engine import Engine
 
-_CLOSE_TIMEOUT_S = 5
+_CLOSE_TIMEOUT_S = 30  # for clients that read slowly
+_ABORT_TIMEOUT_S = 5
 _LINGER_S = 0.5
 _TICK_S = 0.01
 _KEEP_ALIVE_S = 75
@@ -44,7 +45,7 @@ def bind(host: str, port: int) -> socket.socket:
 def run(
     app: ASGIApp, engine: Engine, listener: socket.socket, drain_timeout_s: float, on_ready: Callable[[str], object]
 ) -> int:
-    """Serves `app` on `listener` until a signal, then drains `engine`; 0, or 130 after a second signal."""
+    """Serves `app` on `listener` until a signal, then drains `engine`; 0, 1 if that took too long, 130 if aborted."""
     host, port = listener.getsockname()[:2]
     try:
         listener.listen()
@@ -62,7 +63,7 @@ def run(
     )
     server = _Server(config, engine, drain_timeout_s, lambda: on_ready(url))
     asyncio.run(server.serve([listener]))
-    return 130 if server.aborted else 0
+    return 130 if server.aborted else int(server.expired)
 
 
 class _Server(uvicorn.Server):
@@ -76,6 +77,8 @@ class _Server(uvicorn.Server):
         self._drain_timeout_s = drain_timeout_s
         self._on_ready = on_ready
         self._deadline_s: float | None = None
+        self._closes = False
+        self.expired = False
         self.aborted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -88,6 +91,9 @@ class _Server(uvicorn.Server):
         A connection that is closed before it is accepted, or with a request on its way, is reset, and its client cannot
         tell what became of the request.
         """
+        self._closes = True
+        if self.expired or self.aborted:
+            self.config.timeout_graceful_shutdown = _ABORT_TIMEOUT_S
         late = [connection for listener in sockets or () for connection in _accept_all(listener)]
         for server in self.servers:
             server.close()
@@ -113,14 +119,20 @@ class _Server(uvicorn.Server):
             self._engine.stop_admitting()
         else:
             self.aborted = self.should_exit = True
+            self.force_exit = self._closes
             self._engine.abort()
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to exit: everything admitted is answered, or the time for it is over."""
+        """Whether to exit: everything admitted is answered, or the time for it is over and the rest fails."""
+        if self._deadline_s is None:
+            return await super().on_tick(counter)
         state = self._engine.queue_state()
-        if self._deadline_s is not None and (state.waiting + state.running == 0 or time.monotonic() > self._deadline_s):
+        if state.waiting + state.running == 0:
             return True
-        return await super().on_tick(counter)
+        self.expired = time.monotonic() > self._deadline_s
+        if self.expired:
+            self._engine.abort()
+        return self.expired or await super().on_tick(counter)
 
 
 def _accept_all(listener: socket.socket) -> Iterator[socket.socket]:

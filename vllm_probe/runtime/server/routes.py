@@ -15,6 +15,7 @@ from vllm_probe.runtime.executor.result import Embeddings
 from vllm_probe.runtime.modeling.tokenizing import Prompts
 from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, RequestError, RequestFailed
 from vllm_probe.runtime.server.gate import read_body
+from vllm_probe.runtime.server.inputs import MAX_REQUEST_TOKENS
 from vllm_probe.runtime.server.metrics import Metrics
 from vllm_probe.runtime.server.schema import (
     ApiError,
@@ -53,7 +54,7 @@ class Routes:
         result = await self._compute(prompts, request)
         if result is None:
             return await self.gone()
-        response = render_embeddings(result, self._names[0], asked.encoding_format)
+        response = render_embeddings(result, self._names[0], asked)
         self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
         return response
 
@@ -85,13 +86,21 @@ class Routes:
         asked = self._parse(body, EmbeddingRequest)
         if not self._takes_token_ids and not isinstance(asked.input[0], str):
             raise ApiError(400, "token ids are not taken here: send text", "input")
-        prompts = self._engine.prepare(
-            asked.input,
-            dimensions=asked.dimensions,
-            truncate_prompt_tokens=asked.truncate_prompt_tokens,
-            truncation_side=asked.truncation_side,
-            prompt_name=asked.prompt_name or asked.input_type,
-        )
+        try:
+            prompts = self._engine.prepare(
+                asked.input,
+                dimensions=asked.dimensions,
+                normalizes=asked.normalizes,
+                truncate_prompt_tokens=asked.truncate_prompt_tokens,
+                truncation_side=asked.truncation_side,
+                prompt_name=asked.prompt_name or asked.input_type,
+                add_special_tokens=asked.add_special_tokens is not False,
+                max_request_tokens=MAX_REQUEST_TOKENS,
+            )
+        except RequestError as error:
+            if error.param == "prompt_name" and not asked.prompt_name:
+                error.param = "input_type"
+            raise
         return asked, prompts
 
     def _tokens(self, body: bytes) -> dict[str, Any]:
@@ -152,7 +161,7 @@ class Routes:
         state = self._engine.queue_state()
         return json_response({"server_load": state.waiting + state.running})
 
-    async def live(self) -> Response:
+    async def live(self, _: Request) -> Response:
         """Whether the process answers at all."""
         return json_response({"status": "alive"})
 

@@ -8,19 +8,20 @@ import base64
 import gc
 import time
 import uuid
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from fastapi import Response
 from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, ValidationError
 from pydantic_core import from_json, to_json
 
-from vllm_probe.runtime.executor.result import Embeddings
+from vllm_probe.runtime.executor.result import ByteOrder, Embeddings, EmbedDtype
 from vllm_probe.runtime.server.inputs import MAX_INPUTS, parse_input, parse_token_ids, whole
 
 _Text: TypeAlias = Annotated[str, Field(min_length=1)]
 _Ids: TypeAlias = Annotated[list[int], Field(min_length=1)]
 _Texts: TypeAlias = Annotated[list[_Text], Field(min_length=1, max_length=MAX_INPUTS)]
 _IdLists: TypeAlias = Annotated[list[_Ids], Field(min_length=1, max_length=MAX_INPUTS)]
+_Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 _Body = TypeVar("_Body", bound=BaseModel)
 _TYPES = {
     400: "BadRequestError",
@@ -53,15 +54,26 @@ class ApiError(Exception):
         return json_response({"error": body}, self.status, self.headers)
 
 
+def _refuse_messages(value: object) -> None:
+    if value is not None:
+        raise ValueError("messages are not taken here: send input")
+
+
 class EmbeddingRequest(BaseModel):
     """Body of POST /v1/embeddings; fields that it does not know are ignored, as OpenAI and vLLM do."""
 
+    messages: Annotated[None, PlainValidator(_refuse_messages, json_schema_input_type=None)] = None
     input: Annotated[
         list[str] | list[list[int]],
         PlainValidator(parse_input, json_schema_input_type=_Text | _Texts | _Ids | _IdLists),
     ]
     model: str | None = None
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
+    embed_dtype: EmbedDtype | None = None
+    endianness: ByteOrder | None = None
+    normalize: _Flag | None = None
+    use_activation: _Flag | None = None
+    add_special_tokens: _Flag | None = None
     dimensions: Annotated[int, Field(ge=1, strict=True), BeforeValidator(whole)] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, strict=True), BeforeValidator(whole)] | None = None
     truncation_side: Literal["left", "right"] | None = None
@@ -69,14 +81,20 @@ class EmbeddingRequest(BaseModel):
     prompt_name: str | None = None
     user: str | None = None
 
+    @property
+    def normalizes(self) -> bool | None:
+        """Whether vectors are scaled to unit length: not where either of vLLM's two names for it is false."""
+        given = [flag for flag in (self.normalize, self.use_activation) if flag is not None]
+        return all(given) if given else None
+
 
 class TokenizeRequest(BaseModel):
     """Body of POST /tokenize."""
 
     prompt: str
     model: str | None = None
-    add_special_tokens: Annotated[bool, Field(strict=True)] = True
-    return_token_strs: Annotated[bool, Field(strict=True)] | None = False
+    add_special_tokens: _Flag = True
+    return_token_strs: _Flag | None = False
 
 
 class DetokenizeRequest(BaseModel):
@@ -117,22 +135,35 @@ def _parse_json(body: bytes) -> object:
             gc.enable()
 
 
-def render_embeddings(result: Embeddings, model: str, encoding_format: str) -> Response:
-    """The response to an embeddings request; base64 is little-endian float32."""
-    floats = memoryview(result.data).cast("f")
-    width = result.dimensions
-    rows = [floats[start : start + width] for start in range(0, len(floats), width)]
-    encode = (lambda row: base64.b64encode(row).decode()) if encoding_format == "base64" else memoryview.tolist
+def render_embeddings(result: Embeddings, model: str, asked: EmbeddingRequest) -> Response:
+    """The response to an embeddings request.
+
+    Raises:
+        ApiError: 400, a value is larger than the number format goes.
+    """
+    rows = _base64(result, asked) if asked.encoding_format == "base64" else _floats(result)
     body = {
         "id": f"embd-{uuid.uuid4().hex}",
         "object": "list",
         "created": int(time.time()),
         "model": model,
-        "data": [{"object": "embedding", "index": index, "embedding": encode(row)} for index, row in enumerate(rows)],
+        "data": [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)],
         "usage": {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens},
     }
     cut = {"x-truncated-inputs": str(result.num_truncated)} if result.num_truncated else {}
     return json_response(body, 200, cut)
+
+
+def _floats(result: Embeddings) -> list[Any]:
+    return [row.cast("f").tolist() for row in result.rows()]
+
+
+def _base64(result: Embeddings, asked: EmbeddingRequest) -> list[Any]:
+    try:
+        rows = result.rows(asked.embed_dtype or "float32", asked.endianness or "little")
+        return [base64.b64encode(row).decode() for row in rows]
+    except OverflowError as error:
+        raise ApiError(400, str(error), "embed_dtype") from error
 
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
