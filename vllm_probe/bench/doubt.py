@@ -36,7 +36,7 @@ def median_error(rounds: Sequence[Sequence[float]]) -> float:
     return 1.2533 * deviation / math.sqrt(len(samples)) / middle
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Type and first line of an error, short enough for a document."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}"[:300]

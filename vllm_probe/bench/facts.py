@@ -7,6 +7,7 @@ from typing import Any
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Measurement, Source, Status
 from vllm_probe.core.device import Device
+from vllm_probe.core.primitive import MemoryReading
 from vllm_probe.core.values import JsonValue
 
 _LANES = (("avx512", 16), ("avx2", 8), ("sse4_2", 4), ("neon", 4))
@@ -62,7 +63,7 @@ def known_facts(adapter: HardwareAdapter[Any], unknown: Mapping[str, str]) -> Sh
     `unknown` tells why the probe left values of the device out, by JSON pointer from the device.
     """
     sheet, device = Sheet(), adapter.device
-    reading, on_host = adapter.memory(), device.kind == "cpu"
+    reading, on_host = memory_of(adapter), device.kind == "cpu"
     _identity(sheet, device, adapter, unknown)
     sizes = {
         "total_bytes": (device.memory.reported_bytes or reading.total_bytes, "/memory/reported_bytes"),
@@ -82,6 +83,22 @@ def known_facts(adapter: HardwareAdapter[Any], unknown: Mapping[str, str]) -> Sh
     return sheet
 
 
+def memory_of(adapter: HardwareAdapter[Any]) -> MemoryReading:
+    """Memory of the device, unknown where the adapter fails over it."""
+    try:
+        return adapter.memory()
+    except Exception:  # noqa: BLE001 a value that cannot be looked up costs no measurement
+        return MemoryReading(total_bytes=None, free_bytes=None)
+
+
+def software_of(adapter: HardwareAdapter[Any]) -> dict[str, str]:
+    """Versions below the adapter, none where it fails over them."""
+    try:
+        return adapter.software()
+    except Exception:  # noqa: BLE001 a value that cannot be looked up costs no measurement
+        return {}
+
+
 def _identity(sheet: Sheet, device: Device, adapter: HardwareAdapter[Any], unknown: Mapping[str, str]) -> None:
     address, _, part = device.id.partition("/")
     on_host = device.kind == "cpu"
@@ -93,7 +110,7 @@ def _identity(sheet: Sheet, device: Device, adapter: HardwareAdapter[Any], unkno
     sheet.fact("/device/bus_ids", [] if on_host else [address], gap="a CPU is not on a bus")
     sheet.fact("/device/partition", part or None, gap="it is the whole device")
     sheet.fact("/device/num_units", adapter.num_units or device.details.get("threads"), gap=_UNASKED)
-    sheet.fact("/device/torch", adapter.software().get("torch"), gap="measured without torch")
+    sheet.fact("/device/torch", software_of(adapter).get("torch"), gap="measured without torch")
 
 
 def _groups(sheet: Sheet, adapter: HardwareAdapter[Any]) -> None:

@@ -67,15 +67,21 @@ def run_bench(
 
 
 class BenchRun:
-    """One run of a plan on an open adapter."""
+    """One run of a plan on an open adapter; tests with `fatal` titles are passed by."""
 
     def __init__(
-        self, adapter: HardwareAdapter[Any], plan: BenchPlan, stamp: Stamp, resume_from: Capability | None = None
+        self,
+        adapter: HardwareAdapter[Any],
+        plan: BenchPlan,
+        stamp: Stamp,
+        resume_from: Capability | None = None,
+        fatal: frozenset[str] = frozenset(),
     ) -> None:
         self._plan = plan = sounded(plan, adapter)
         sections = make_sections(adapter, plan)
         self._report = Report(adapter, stamp, sections, plan.expectations.unknown)
         self.resumed = bool(resume_from and self._report.restore(resume_from))
+        self._fatal = fatal
         self._earlier = dumps(resume_from) if resume_from and self.resumed else ""
         self._chosen = [section for section in sections if section.name in plan.groups]
         self._stopwatch = Stopwatch(adapter, plan)
@@ -112,6 +118,8 @@ class BenchRun:
         return self._report.capability()
 
     def _is_missing(self, section: Section, case: Case) -> bool:
+        if case.title in self._fatal:
+            section.readings.setdefault(case.key, absent("error", f"{case.title} ended the process in earlier runs"))
         if f"{case.title}{HUNG}" in self._earlier:
             section.readings.setdefault(case.key, absent("error", f"{case.title}{HUNG} in an earlier run"))
         return case.key not in section.readings

@@ -7,14 +7,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from vllm_probe.bench.doubt import describe
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.run import HUNG, BenchRun
+from vllm_probe.bench.trail import Trail
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import dumps
 from vllm_probe.core.document import Stamp
 from vllm_probe.core.errors import DeviceHung, InputError, Interrupted
-from vllm_probe.core.files import is_stream, write_private
+from vllm_probe.core.files import is_private, is_stream, write_private
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.worker import Worker
 from vllm_probe.vendors.descriptors import load_capability
@@ -43,8 +45,7 @@ def measure(
         made = bench.run()
     if target:
         write_private(target, dumps(made))
-    if bench.partial:
-        bench.partial.unlink(missing_ok=True)
+    bench.forget()
     return made
 
 
@@ -55,6 +56,7 @@ class _Bench:
         self, adapter: HardwareAdapter[Any], plan: BenchPlan, stamp: Stamp, target: Path | None, progress: Progress
     ) -> None:
         self.partial = target.with_name(f"{target.name}.partial") if target and not is_stream(target) else None
+        self._trail = Trail(self.partial and self.partial.with_name(f"{self.partial.name}.trail"))
         self._adapter, self._plan, self._stamp, self._progress = adapter, plan, stamp, progress
         self._stop = Event()
         self._step = "the opening of the device"
@@ -70,23 +72,46 @@ class _Bench:
             worker.wait(_GRACE_S)
             hint = "run the same command again to go on from there"
             raise Interrupted(f"interrupted, {self._kept()}", hint=hint) from None
+        finally:
+            self._trail.end()
+            if worker.wait(0.0):
+                self._close()
         raise self._hung()
 
+    def forget(self) -> None:
+        """Removes what only an unfinished run needs."""
+        if self.partial:
+            self.partial.unlink(missing_ok=True)
+        self._trail.forget()
+
     def _work(self) -> Capability:
+        self._adapter.open()
+        earlier = _earlier(self.partial)
+        if earlier:
+            self._trail.take_up()
+        self._running = BenchRun(self._adapter, self._plan, self._stamp, earlier, self._trail.fatal)
+        if earlier and self._running.resumed:
+            _log.warning("went on from %s: %s", (earlier.created_at or "")[11:16], self.partial)
+            if self._trail.last:
+                _log.warning("the process ended during %s", self._trail.last)
+        return self._running.run(self._save, self._begin)
+
+    def _close(self) -> None:
+        """Closes the adapter; what goes wrong then costs nothing that was measured."""
+        closing = Worker(self._adapter.close)
         try:
-            self._adapter.open()
-            earlier = _earlier(self.partial)
-            self._running = BenchRun(self._adapter, self._plan, self._stamp, earlier)
-            if earlier and self._running.resumed:
-                _log.warning("went on from %s: %s", (earlier.created_at or "")[11:16], self.partial)
-            return self._running.run(self._save, self._begin)
-        finally:
-            self._adapter.close()
+            if closing.wait(_GRACE_S):
+                closing.result()
+            else:
+                _log.warning("%s did not close within %g s", self._adapter.device.id, _GRACE_S)
+        except Exception as error:  # noqa: BLE001 isolation point: a driver may raise anything
+            _log.warning("%s did not close: %s", self._adapter.device.id, describe(error))
 
     def _begin(self, step: str, done: int, total: int) -> None:
         if self._stop.is_set():
             raise KeyboardInterrupt
         self._step = step
+        self._trail.begin(step)
         self._progress(step, done, total)
 
     def _save(self, document: Capability) -> None:
@@ -107,6 +132,6 @@ class _Bench:
 
 
 def _earlier(partial: Path | None) -> Capability | None:
-    with suppress(InputError):  # absent, or written by another release
-        return load_capability(partial) if partial and not partial.is_symlink() else None
+    with suppress(InputError):  # written by another release
+        return load_capability(partial) if partial and is_private(partial) else None
     return None

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, median_error, out_of_memory
+from vllm_probe.bench.facts import software_of
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.watch import Watch, sum_up
@@ -120,7 +121,7 @@ class Stopwatch:
         self._live: deque[_Entry] = deque()
         self._running: _Entry | None = None
         self._timed: dict[tuple[str, int], _Entry] = {}
-        self._software = ", ".join(f"{name} {version}" for name, version in sorted(adapter.software().items()))
+        self._software = ", ".join(f"{name} {version}" for name, version in sorted(software_of(adapter).items()))
 
     def run(self, cases: Sequence[Case], begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
         """Tests with their readings in the order in which they finish; `begin` is told of every round.
@@ -153,7 +154,7 @@ class Stopwatch:
         try:
             self._round(entry, entry.work)
             yield case, self._reading(entry, entry.work)
-        except Exception as error:  # noqa: BLE001 one failing test never loses another's result
+        except (Exception, SystemExit) as error:  # noqa: BLE001 one failing test never loses another's result
             yield case, absent("error", describe(error))
 
     def given_up(self, why: str) -> list[tuple[Case, Reading]]:
@@ -176,11 +177,11 @@ class Stopwatch:
 
     def _turn(self, entry: _Entry) -> Reading | None:
         plan = self._plan
-        elapsed_s = self._elapsed_s()
-        left_s = (plan.late_s if entry.case.is_late else plan.soft_s) - elapsed_s
-        if elapsed_s > plan.hard_s or (left_s <= 0 and entry.case.optional and entry.work is None):
-            return absent("skipped", "the time for bench was over")
         try:
+            elapsed_s = self._elapsed_s()
+            left_s = (plan.late_s if entry.case.is_late else plan.soft_s) - elapsed_s
+            if elapsed_s > plan.hard_s or (left_s <= 0 and entry.case.optional and entry.work is None):
+                return absent("skipped", "the time for bench was over")
             if entry.work is None:
                 prepared = _prepare(entry.case)
                 if isinstance(prepared, Reading):
@@ -193,7 +194,7 @@ class Stopwatch:
                     return absent("skipped", f"needs {needed_s:.1f} s of the {most_s:.1f} s left")
             self._round(entry, entry.work)
             return self._reading(entry, entry.work) if self._is_enough(entry, left_s) else None
-        except Exception as error:  # noqa: BLE001 one failing test never loses another's result
+        except (Exception, SystemExit) as error:  # noqa: BLE001 one failing test never loses another's result
             return absent("error", describe(error))
 
     def _warm_up(self, entry: _Entry, work: Work) -> None:

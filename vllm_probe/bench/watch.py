@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from statistics import fmean
 from threading import Event, Thread
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from vllm_probe.core.capability import HELD_DOWN
 from vllm_probe.core.primitive import Telemetry
 
 _INTERVAL_S = 0.1
+_FASTEST_MHZ = 20_000  # no processor is as fast by a factor of two
 _OWN_LIMIT = "power"
 """A device at its own power limit works as it was built to; its clock tells the rest."""
 
@@ -54,9 +56,15 @@ class Watch:
 
     def _read(self) -> Telemetry:
         try:
-            return self._adapter.telemetry()
+            return _plausible(self._adapter.telemetry())
         except Exception:  # noqa: BLE001 a broken sensor costs no measurement
             return Telemetry()
+
+
+def _plausible(reading: Telemetry) -> Telemetry:
+    """`reading` without a clock that is none, as one in another unit."""
+    clock = reading.clock_mhz
+    return reading if clock is None or 0 < clock <= _FASTEST_MHZ else replace(reading, clock_mhz=None)
 
 
 def sum_up(rounds: Sequence[Sequence[Telemetry]]) -> Seen:

@@ -60,9 +60,11 @@ class HardwareAdapter(Operations[Tensor]):
 
     def close(self) -> None:
         """Releases all pinned memory and the context; what was allocated is invalid afterwards."""
-        for tensor in [*self._pinned.values()]:
-            self.release(tensor)
-        super().close()
+        try:
+            for tensor in [*self._pinned.values()]:
+                self.release(tensor)
+        finally:
+            super().close()
 
     def memory(self) -> MemoryReading:
         """Total and free memory of the device."""

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from vllm_probe.core.errors import InvalidJson, UnreadableFile, UnwritableOutput
@@ -80,6 +81,16 @@ def write_private(path: Path, text: str, *, is_ours: bool = False) -> None:
 def is_stream(path: Path) -> bool:
     """Whether `path` is a device, pipe or socket, which must never be replaced by a file."""
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def is_private(path: Path) -> bool:
+    """Whether `path` is a file of this user, no link, that nobody else may write to."""
+    try:
+        stat = path.lstat()
+    except OSError:
+        return False
+    user = os.getuid() if hasattr(os, "getuid") else stat.st_uid
+    return S_ISREG(stat.st_mode) and stat.st_uid == user and not (stat.st_mode & 0o022 and os.name == "posix")
 
 
 def _replace(path: Path, text: str) -> None:

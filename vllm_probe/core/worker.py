@@ -30,6 +30,8 @@ class Worker(Generic[Made]):
     def _run(self) -> None:
         try:
             self._made = self._work()
+        except SystemExit as error:  # of native code's bindings: it would end the process without a word
+            self._error = RuntimeError(f"it called sys.exit({error.code!r})")
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self._error = error
         finally:
