@@ -1,5 +1,6 @@
 """Compiled code is loaded from a folder of our own and exactly as it was left, or not at all."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,13 +39,15 @@ def test_what_was_sealed_is_found_again_in_a_private_folder(tmp_path: Path) -> N
     assert not [*open_folder(HOST, tmp_path / "cache", "other").path.iterdir()]
 
 
-@pytest.mark.parametrize("damage", ["changed", "added", "removed", "unsealed", "seal"])
+@pytest.mark.parametrize("damage", ["changed", "added", "removed", "unsealed", "seal", "nested", "pipe"])
 def test_what_is_not_as_it_was_left_is_emptied(tmp_path: Path, damage: str) -> None:
     tmp_path.chmod(0o700)
     folder = open_folder(HOST, tmp_path, "k").path
     kernel = folder / "kernel.so"
     kernel.write_bytes(b"code")
-    if damage != "unsealed":
+    if damage == "unsealed":
+        os.utime(kernel, (0, 0))
+    else:
         seal(folder)
     if damage == "changed":
         kernel.write_bytes(b"evil")
@@ -54,6 +57,11 @@ def test_what_is_not_as_it_was_left_is_emptied(tmp_path: Path, damage: str) -> N
         kernel.unlink()
     elif damage == "seal":
         (folder / "seal.json").write_text("{")
+    elif damage == "nested":
+        (folder / "seal.json").write_text("[" * 100_000)
+    elif damage == "pipe":
+        (folder / "seal.json").unlink()
+        os.mkfifo(folder / "seal.json")
     place = open_folder(HOST, tmp_path, "k")
     assert place.kept
     assert not [*place.path.iterdir()]
@@ -86,3 +94,12 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     without = open_folder(HOST, None, "k")
     assert (without.kept, without.note) == (False, "not kept")
     without.path.rmdir()
+
+
+def test_what_another_process_compiles_at_the_moment_is_left_alone(tmp_path: Path) -> None:
+    folder = open_folder(HOST, tmp_path, "k").path
+    (folder / "kernel.so").write_bytes(b"code")
+    place = open_folder(HOST, tmp_path, "k")
+    assert not place.kept
+    assert place.note == f"not kept: another process compiles into {folder}"
+    assert (folder / "kernel.so").exists()

@@ -4,16 +4,18 @@ import hashlib
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_probe.core.errors import UnwritableOutput
-from vllm_probe.core.files import make_folder, write_private
+from vllm_probe.core.errors import InputError, UnwritableOutput
+from vllm_probe.core.files import make_folder, read_json, write_private
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.nodes import read_identity
 
 _SEAL = "seal.json"
+_COMPILING_S = 600.0  # between two files of one process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,8 @@ def open_folder(host: Host, folder: Path | None, key: str) -> Place:
     reason = _refusal(host, folder) or _refusal(host, kept)
     if reason:
         return _temporary(f"not kept: {reason}")
+    if _is_in_use(kept):
+        return _temporary(f"not kept: another process compiles into {kept}")
     if not _intact(kept):
         shutil.rmtree(kept, ignore_errors=True)
         make_folder(kept)
@@ -80,10 +84,18 @@ def _refusal(host: Host, folder: Path) -> str | None:
     return f"{folder} has mode {stat.mode:04o}, open to others" if stat.mode & 0o077 else None
 
 
+def _is_in_use(folder: Path) -> bool:
+    """Whether code came into a folder without a seal a short time ago."""
+    if (folder / _SEAL).exists():
+        return False
+    newest = max((path.lstat().st_mtime for path in folder.rglob("*")), default=0.0)
+    return 0 <= time.time() - newest < _COMPILING_S
+
+
 def _intact(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / _SEAL).read_text(encoding="utf-8")) == _digests(folder))
-    except (OSError, ValueError):
+        return bool(read_json(folder / _SEAL) == _digests(folder))
+    except (OSError, InputError):
         return not any(folder.iterdir())
 
 
