@@ -1,6 +1,6 @@
 """What is asked once for all AMD GPUs of a machine: nodes are opened, libraries asked, and tools where those lack."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from vllm_probe.vendors.nodes import node_facts, read_identity
 _LIB = "vllm_probe.vendors.amd.lib"
 _CHILD_S = 4.0
 _TOOL_S = 2.5
+_TOOLS_S = 5.0
 ROCM_SMI = (
     *("rocm-smi", "--showid", "--showproductname", "--showbus", "--showdriverversion", "--showmeminfo", "all"),
     *("--showuse", "--showtemp", "--showpower", "--json"),
@@ -60,18 +61,22 @@ def ask(host: Host, function: str) -> list[dict[str, Any]]:
     return devices
 
 
-def ask_tools(host: Host) -> tuple[str, list[dict[str, Any]]]:
-    """Name of the tool that lists cards, and the cards: amd-smi, or where there is none, rocm-smi."""
+def ask_tools(host: Host) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Name of each tool that lists cards, and the cards: amd-smi, then rocm-smi, run only when it is asked for.
+
+    Where amd-smi hangs, rocm-smi, which asks the same driver, is not run; both share one time limit.
+    """
+    deadline = host.now() + _TOOLS_S
     static = host.run(("amd-smi", "static", "--json"), _TOOL_S)
-    cards = parse_amd_smi(static.stdout)
     if static.status == "timeout":
-        return "amd-smi", []
-    if cards:
-        now = {
-            row.get("index"): row for row in parse_amd_smi(host.run(("amd-smi", "metric", "--json"), _TOOL_S).stdout)
-        }
-        return "amd-smi", [now.get(card.get("index"), {}) | card for card in cards]
-    return "rocm-smi", parse_rocm_smi(host.run(ROCM_SMI, _TOOL_S).stdout)
+        return
+    if cards := parse_amd_smi(static.stdout):
+        metric = host.run(("amd-smi", "metric", "--json"), _TOOL_S)
+        now = {row.get("index"): row for row in parse_amd_smi(metric.stdout)}
+        yield "amd-smi", [now.get(card.get("index"), {}) | card for card in cards]
+    left = min(_TOOL_S, deadline - host.now())
+    if left > 0 and (cards := parse_rocm_smi(host.run(ROCM_SMI, left).stdout)):
+        yield "rocm-smi", cards
 
 
 def has_module(host: Host, name: str) -> bool:

@@ -33,9 +33,9 @@ def watts(value: Any) -> float | None:
 
 
 def degrees(value: Any) -> float | None:
-    """Of Celsius, from -99 to 199; -273 is a sensor that says 0 kelvin."""
+    """Of Celsius, from -99 to 199; 0 is a sensor that is not there, and -273 one that says 0 kelvin."""
     found = number(value)
-    return found if found is not None and -99 <= found <= 199 else None
+    return found if found and -99 <= found <= 199 else None
 
 
 def megahertz(value: Any) -> int | None:

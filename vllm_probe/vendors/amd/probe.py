@@ -57,12 +57,15 @@ def _on_bus(host: Host, shown: Sequence[Reading]) -> list[Reading]:
     numbers, hidden = _numbers(host, asked, topology, found)
     evidence = [each for unit in units for each in _evidence(host, unit, told)]
     evidence += [_numbered(id_, number) for id_, number in numbers.items()]
-    lacking = {unit.id for unit in asked if not unit.partition and not _has_memory(unit.id, evidence)}
-    if lacking and not asleep:
-        source, cards = ask_tools(host)
+    lacking = {unit.id for unit in asked if not unit.partition and not _tells(unit.id, "reported", evidence)}
+    for source, cards in ask_tools(host) if lacking and not asleep else ():
         evidence += [tool_evidence(card["id"], source, card) for card in cards if card.get("id") in lacking]
+        lacking = {id_ for id_ in lacking if not _tells(id_, "usable", evidence)}
+        if not lacking:
+            break
     readings = {unit.id: with_gaps(combine(unit.reading, evidence)) for unit in units}
-    return [_judged(unit, readings, found, hidden.get(unit.id)) for unit in units]
+    refused = len(topology.refused)
+    return [_judged(unit, readings, found, hidden.get(unit.id), refused) for unit in units]
 
 
 def _ask(host: Host, asked: Sequence[Unit], topology: Topology, asleep: frozenset[str]) -> tuple[Machine, Told]:
@@ -130,14 +133,15 @@ def _numbered(id_: str, number: int) -> Evidence:
     return Evidence(id=id_, source="order of KFD's nodes and the environment's masks", facts={"/indices/hip": number})
 
 
-def _has_memory(id_: str, evidence: Sequence[Evidence]) -> bool:
-    return any(each.id == id_ and "/memory/reported_bytes" in each.facts for each in evidence)
+def _tells(id_: str, word: str, evidence: Sequence[Evidence]) -> bool:
+    return any(each.id == id_ and f"/memory/{word}_bytes" in each.facts for each in evidence)
 
 
-def _judged(unit: Unit, readings: Mapping[str, Reading], found: Machine, mask: Mask | None) -> Reading:
+def _judged(unit: Unit, readings: Mapping[str, Reading], found: Machine, mask: Mask | None, refused: int) -> Reading:
     device, unknown = readings[unit.id]
     if unit.parts:
-        return split(device, [readings[id_][0] for id_ in unit.parts], unit.card.get("compute_partition")), unknown
+        parts = [readings[id_][0] for id_ in unit.parts]
+        return split(device, parts, unit.card.get("compute_partition"), refused), unknown
     return judged(device, unit.node, found, mask), unknown
 
 

@@ -1,7 +1,7 @@
 """Whether a GPU can be used here, from what KFD, its nodes and the ROCm runtime say."""
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vllm_probe.core.device import Device, Verdict
@@ -31,6 +31,8 @@ _NO_KFD = (
     "there is no /dev/kfd, without which ROCm finds no GPU: amdgpu was built without CONFIG_HSA_AMD, or knows no chip "
     "here that computes; see `sudo dmesg | grep -i kfd`"
 )
+_PARTS = {"DPX": 2, "TPX": 3, "QPX": 4}
+"""Partitions in a mode; CPX has one for each of the card's dies, of which the chips have different numbers."""
 _SKIPPED = (
     "amdgpu drives it and KFD does not list it, so ROCm cannot use it: the slot lacks PCIe atomics, or the chip is not "
     "supported; see `sudo dmesg | grep -i kfd`"
@@ -82,12 +84,26 @@ def judged(device: Device, node: Node | None, found: Machine, mask: Mask | None)
     return replace(device, usable=True, verdict=Verdict(code="usable", reason=f"{where}the ROCm runtime starts"))
 
 
-def split(device: Device, parts: list[Device], mode: str | None) -> Device:
-    """A card that is split into partitions, which compute in its place."""
+def split(device: Device, parts: Sequence[Device], mode: str | None, refused: int) -> Device:
+    """A card that is split into `parts`, which compute in its place; KFD refuses to tell of `refused` nodes."""
     how = f"it is split in mode {mode}" if mode else "it is split"
-    which = parts[0].id if len(parts) == 1 else f"{parts[0].id} to {parts[-1].id.rpartition('/')[2]}"
-    reason = f"{how}, so only its parts compute: {which}"
+    able = [part for part in parts if part.verdict.code != "unusable"]
+    reason = f"{how}, so only its parts compute: {_listed(able)}" if able else f"{how}, and none of its parts computes"
+    missing = _PARTS.get(mode or "", 0) - len(parts)
+    if missing > 0:
+        says = "refuses to tell of" if refused else "does not list"
+        reason += f"; KFD {says} {missing} of its {missing + len(parts)} parts"
+    elif refused and mode not in _PARTS:
+        reason += f"; KFD refuses to tell of {refused} more, of this card or another"
     return replace(_without_hip(device), usable=False, verdict=Verdict(code="unusable", reason=reason))
+
+
+def _listed(parts: Sequence[Device]) -> str:
+    """The first id, and the ends of the others: `to` the last where none is missing between."""
+    ends = [part.id.rpartition("/")[2] for part in parts]
+    numbers = [int(end.rpartition("-")[2]) for end in ends]
+    whole = len(parts) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return f"{parts[0].id} to {ends[-1]}" if whole else ", ".join([parts[0].id, *ends[1:]])
 
 
 def _against(device: Device, node: Node | None, found: Machine) -> Verdict | None:

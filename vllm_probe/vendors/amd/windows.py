@@ -17,9 +17,9 @@ _FIELD = re.compile(r"^  (Name|Marketing Name|Device Type|Compute Unit): +(\S.{0
 
 def behind_windows(host: Host) -> tuple[list[Reading], str, list[dict[str, Any]]]:
     """The GPUs, the tool that named them, and what it says of each, in the same order."""
-    source, cards = ask_tools(host)
+    source, cards = next(ask_tools(host), ("rocminfo", []))
     if not cards:
-        source, cards = "rocminfo", parse_rocminfo(host.run(_ROCMINFO, _TIMEOUT_S).stdout)
+        cards = parse_rocminfo(host.run(_ROCMINFO, _TIMEOUT_S).stdout)
 
     def fact(card: dict[str, Any], key: str) -> Fact:
         return card.get(key), source if key in card else f"{source} does not tell it"

@@ -83,7 +83,7 @@ def test_a_kernels_banner_is_no_version(value: str, version: str | None) -> None
         (printed.watts, "31.5", 31.5),
         (printed.watts, 0, None),
         (printed.watts, 65535.0, None),
-        (printed.degrees, "0.0", 0.0),
+        (printed.degrees, "0.0", None),
         (printed.degrees, "-40.0", -40.0),
         (printed.degrees, "-273.0", None),
         (printed.degrees, 65535, None),

@@ -82,6 +82,22 @@ def test_rocm_smi_is_asked_where_there_is_no_amd_smi() -> None:
     assert device.sources["/memory/reported_bytes"] == "rocm-smi"
 
 
+def test_rocm_smi_is_asked_for_the_cards_that_amd_smi_leaves_out() -> None:
+    second = {path.replace("0000:03:00.0", "0000:83:00.0"): text for path, text in NO_SIZES.items()}
+    row = {"PCI Bus": "0000:83:00.0", "VRAM Total Memory (B)": "17095983104", "VRAM Total Used Memory (B)": "4096"}
+    commands = {
+        "amd-smi static --json": STATIC,
+        "amd-smi metric --json": METRIC,
+        ROCM_SMI: json.dumps({"card0": {"PCI Bus": "0000:03:00.0", "VRAM Total Memory (B)": "1"}, "card1": row}),
+    }
+    found = devices(NO_SIZES | second, libs=RUNTIME, commands=commands)
+    first, other = found["0000:03:00.0"], found["0000:83:00.0"]
+    assert (first.memory.reported_bytes, first.memory.usable_bytes) == (24560 << 20, 24500 << 20)
+    assert "conflicts" not in first.details
+    assert (other.memory.reported_bytes, other.memory.usable_bytes) == (17095983104, 17095979008)
+    assert other.sources["/memory/reported_bytes"] == "rocm-smi"
+
+
 @pytest.mark.parametrize(
     "commands",
     [

@@ -179,6 +179,49 @@ def test_beside_one_that_sleeps_the_others_are_known_and_not_tried() -> None:
     assert "the ROCm runtime was not asked, because that wakes 0000:03:00.0" in awake.verdict.reason
 
 
+MI300X = "/sys/bus/pci/devices/0000:05:00.0"
+
+
+def quartered(*listed: int, mode: str = "QPX", refused: str = "!absent") -> dict[str, str]:
+    """A card in `mode` of whose four partitions KFD lists some; the properties of the others are `refused`."""
+    files = {path.replace("0000:03:00.0", "0000:05:00.0"): text for path, text in CARD.items()}
+    files |= {f"{MI300X}/device": "0x74a1", f"{MI300X}/current_compute_partition": f"{mode}\n"}
+    for part in range(4):
+        text = f"simd_count 304\nsimd_per_cu 4\nlocation_id {0x500 + part}\ndomain 0\ndrm_render_minor {128 + part}\n"
+        files[f"{NODES}/{part + 1}/properties"] = text if part in listed else refused
+        if part in listed:
+            files[f"/dev/dri/renderD{128 + part}"] = "!chr 226:128 0666 0:0"
+    return files
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (quartered(0, 1, 2, 3), "only its parts compute: 0000:05:00.0/xcp-0 to xcp-3"),
+        (
+            quartered(0, 1, 3),
+            "only its parts compute: 0000:05:00.0/xcp-0, xcp-1, xcp-3; KFD does not list 1 of its 4 parts",
+        ),
+        (
+            quartered(2, refused="!size 0 0444 0:0\n!absent"),
+            "only its parts compute: 0000:05:00.0/xcp-2; KFD refuses to tell of 3 of its 4 parts",
+        ),
+        (
+            quartered(2, 3, mode="CPX", refused="!size 0 0444 0:0\n!absent"),
+            "0000:05:00.0/xcp-2, xcp-3; KFD refuses to tell of 2 more, of this card or another",
+        ),
+    ],
+)
+def test_the_parts_that_kfd_keeps_from_this_process_are_counted(files: dict[str, str], says: str) -> None:
+    assert devices(files, libs=RUNTIME)["0000:05:00.0"].verdict.reason.endswith(says)
+
+
+def test_a_split_card_of_which_no_part_can_be_opened_names_none() -> None:
+    files = quartered(0, 1, 2, 3) | {f"/dev/dri/renderD{128 + part}": "!chr 226:9 0660 0:9" for part in range(4)}
+    card = devices(files, libs=RUNTIME)["0000:05:00.0"]
+    assert card.verdict.reason == "it is split in mode QPX, and none of its parts computes"
+
+
 def test_a_card_that_is_split_names_the_partitions_that_compute() -> None:
     found = devices(**recorded("amd-cpx"))
     card = found["0000:05:00.0"]
