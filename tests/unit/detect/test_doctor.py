@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.detect.scenes import HOSTS, STAMP, diagnosis_of, host_of, manager_of
+from tests.unit.detect.scenes import HOSTS, STAMP, diagnosis_of, full_diagnosis_of, host_of, manager_of
 from vllm_probe.core import codec
 from vllm_probe.core.device import Device, Diagnosis, Finding, Verdict
 from vllm_probe.core.errors import RecordingIncomplete
@@ -78,6 +78,33 @@ def test_a_card_kept_from_a_container_that_has_another_blocks_nothing() -> None:
     assert (kept.id, kept.device, kept.severity, kept.blocking) == ("CTR-12", "0000:83:00.0", "latent", False)
     (alone,) = diagnosis_of(HOSTS["ctr-12-no-kfd"]).findings
     assert (alone.id, alone.severity, alone.blocking) == ("CTR-12", "blocks", True)
+
+
+def test_a_container_that_has_a_part_of_a_card_only_is_not_blocked() -> None:
+    card = "/sys/bus/pci/devices/0000:05:00.0"
+    files = {
+        "/.dockerenv": "",
+        "/dev/kfd": "!chr 235:0 0666 0:0",
+        "/dev/dri/renderD130": "!chr 226:130 0666 0:0",
+        f"{card}/class": "0x120000",
+        f"{card}/vendor": "0x1002",
+        f"{card}/device": "0x74a1",
+        f"{card}/driver": "!link ../../../bus/pci/drivers/amdgpu",
+        f"{card}/current_compute_partition": "QPX\n",
+        f"{card}/drm/renderD128/dev": "226:128\n",
+        "/sys/class/kfd/kfd/topology/nodes/3/properties": "simd_count 304\nlocation_id 1282\ndomain 0\n"
+        "drm_render_minor 130\ngfx_target_version 90402\n",
+    }
+    libs = {"libhsa-runtime64.so.1": {"load": "ok", "calls": {"hsa_init": 0}}}
+    diagnosis = full_diagnosis_of({"facts": {"files": files, "libs": libs}})
+    (kept,) = [finding for finding in diagnosis.findings if finding.id == "CTR-12"]
+    assert (kept.device, kept.severity, kept.blocking) == ("0000:05:00.0", "latent", False)
+    whole, part = (device for device in diagnosis.devices if device.vendor == "amd")
+    assert "so only its parts compute: 0000:05:00.0/xcp-2" in whole.verdict.reason
+    assert (part.id, part.usable) == ("0000:05:00.0/xcp-2", True)
+    del files["/dev/dri/renderD130"]
+    without_node = full_diagnosis_of({"facts": {"files": files, "libs": libs}})
+    assert [each.severity for each in without_node.findings if each.id == "CTR-12"] == ["blocks"]
 
 
 def test_a_check_that_raises_costs_its_own_rows_only() -> None:

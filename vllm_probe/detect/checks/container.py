@@ -61,14 +61,15 @@ INTEL = Access(
 ACCESS = {0x1002: AMD, 0x8086: INTEL}
 
 
-def node_access(host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
+def node_access(host: Host, devices: tuple[Device, ...], _log: str) -> Iterator[Finding]:
     """One finding for each GPU that a driver offers and this process cannot open.
 
-    A container that has another GPU of the vendor may have been meant to have that one alone.
+    A container that has another GPU of the vendor, or a partition of one, may have been meant to have that alone.
     """
     inside = container_kind(host) in CONTAINERS
     refused = [(each, access, *_first_refusal(host, each, access)) for each, access in _offered(host, inside)]
-    opened = {function.vendor for function, _, _, state in refused if state is None}
+    parts = {device.details.get("parent") for device in devices if device.verdict.code != "unusable"}
+    opened = {function.vendor for function, _, _, state in refused if state is None or function.address in parts}
     for function, access, node, state in refused:
         facts = (function.evidence, f"{node}: {state}")
         if state is Refusal.LABEL:
@@ -79,7 +80,9 @@ def node_access(host: Host, _devices: tuple[Device, ...], _log: str) -> Iterator
             folder_hidden = node.startswith("/dev/dri/") and not host.exists("/dev/dri")
             shown = "/dev/dri" if folder_hidden else node
             finding = pass_in(host, access.hidden, access, function, facts, node=shown)
-            yield replace(finding, severity="latent", blocking=False) if function.vendor in opened else finding
+            if function.vendor in opened:
+                finding = replace(finding, severity="latent", blocking=False)
+            yield replace(finding, disables_device=False) if function.address in parts else finding
         elif state is Refusal.ABSENT and node == "/dev/kfd":
             yield ROWS["CTR-12/host"].finding(function.address, facts)
 
