@@ -81,8 +81,10 @@ def _why(picked: Device, devices: Sequence[Device]) -> str:
     if len(sizes) == 1:
         return f"the only usable {picked.kind}"
     if picked.memory.usable_bytes is None:
-        return f"the first usable {picked.kind} by its id; how much memory they have is not known"
-    return f"the usable {picked.kind} with most memory, of those whose memory is known"
+        return (
+            f"the first usable {picked.kind} by its id; how much {_unknown(picked, 'they have', 'their')} is not known"
+        )
+    return f"the usable {picked.kind} with most memory, of those of which it is known how much is free"
 
 
 def _why_not(device: Device, picked: Device | None) -> str:
@@ -94,10 +96,15 @@ def _why_not(device: Device, picked: Device | None) -> str:
         return f"a usable {picked.kind} goes before it"
     mine, taken = device.memory.usable_bytes, picked.memory.usable_bytes
     if taken is None:
-        return f"{picked.id} comes first by its id; how much memory they have is not known"
+        return f"{picked.id} comes first by its id; how much {_unknown(device, 'they have', 'their')} is not known"
     if mine is None:
-        return f"how much memory it has is not known, and that of {picked.id} is"
+        return f"how much {_unknown(device, 'it has', 'its')} is not known, and that of {picked.id} is"
     return f"{picked.id} has more usable memory" if mine < taken else f"it has no more usable memory than {picked.id}"
+
+
+def _unknown(device: Device, has: str, its: str) -> str:
+    """Memory, or only what is free of it, where its size is known."""
+    return f"memory {has}" if device.memory.reported_bytes is None else f"of {its} memory is free"
 
 
 def _rank(device: Device) -> tuple[int, int, str]:

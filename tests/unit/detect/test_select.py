@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_no_memory_is_compared_that_is_not_known() -> None:
     dark, darker = device("0000:06:00.0", "acme", "gpu"), device("0000:07:00.0", "acme", "gpu")
     choice = default_choice((dark, SMALL, darker))
     assert choice.id == SMALL.id
-    assert choice.reason == "the usable gpu with most memory, of those whose memory is known"
+    assert choice.reason == "the usable gpu with most memory, of those of which it is known how much is free"
     assert choice.others[dark.id] == "how much memory it has is not known, and that of 0000:02:00.0 is"
     choice = default_choice((darker, dark))
     assert (choice.id, choice.reason) == (
@@ -78,6 +79,9 @@ def test_no_memory_is_compared_that_is_not_known() -> None:
         darker.id: "0000:06:00.0 comes first by its id; how much memory they have is not known",
     }
     assert default_choice((dark, CPU)).reason == "the only usable gpu"
+    sized = [replace(each, memory=DeviceMemory(reported_bytes=8)) for each in (dark, darker)]
+    assert default_choice(sized).reason.endswith("how much of their memory is free is not known")
+    assert default_choice((LARGE, sized[0])).others[dark.id].startswith("how much of its memory is free is not known")
     assert default_choice((SMALL, LARGE)).reason == "the usable gpu with most memory"
 
 
