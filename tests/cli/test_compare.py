@@ -38,8 +38,21 @@ def test_a_slower_device_is_an_answer_of_no_that_names_the_values(cli: Cli) -> N
     assert "/memory/triad_gb_s" in ended.err
     assert "SLOWER" in ended.out
     assert json.loads(Path("new.json").read_text())["memory"]["read_gb_s"] == pytest.approx(80, rel=0.01)
+    assert "this run is in new.json" in ended.err
     printed = cli(*command, "--json", plugins="null")
     assert (printed.code, printed.json()["memory"]["read_gb_s"]) == (1, pytest.approx(80, rel=0.01))
+
+
+def test_a_file_that_was_there_is_replaced_only_where_nothing_is_slower(cli: Cli) -> None:
+    before = Path("old.json").read_text()
+    command = ("bench", "--device", "null", "--only", "memory", "--compare", "old.json", "--emit", "old.json")
+    scripted(bandwidth_gb_s=40)
+    ended = cli(*command, plugins="null")
+    assert (ended.code, Path("old.json").read_text()) == (1, before)
+    assert "old.json stays as it was" in ended.err
+    scripted(bandwidth_gb_s=120)
+    assert cli(*command, plugins="null").code == 0
+    assert json.loads(Path("old.json").read_text())["memory"]["read_gb_s"] == pytest.approx(120, rel=0.01)
 
 
 def test_a_faster_device_is_said_to_be(cli: Cli) -> None:

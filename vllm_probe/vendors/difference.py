@@ -19,6 +19,7 @@ https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis."""
 _FAILED = {"error", "unsupported"}
 _QUANTITY = re.compile(r"[_/](gb_s|gflops|us|bytes|ratio|gain)$|^/cache/|curve/\d+$")
 """Pointers of rates, times, sizes and ratios; of a count, a list or a width the quotient says nothing."""
+_LESS_IS_BETTER = "_alignment_bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,9 @@ def _is_in_both(change: Change) -> bool:
 def _change(pointer: str, old: _Leaf, new: _Leaf) -> Change:
     was, now = _number(old.value), _number(new.value)
     ratio = now / was if was and now and _QUANTITY.search(pointer) else None
-    return Change(pointer=pointer, old=old.value, new=new.value, ratio=ratio, outcome=_outcome(old, new, ratio))
+    return Change(
+        pointer=pointer, old=old.value, new=new.value, ratio=ratio, outcome=_outcome(pointer, old, new, ratio)
+    )
 
 
 def _number(value: JsonValue) -> float | None:
@@ -104,19 +107,22 @@ def _number(value: JsonValue) -> float | None:
     return first if isinstance(first, int | float) and not isinstance(first, bool) else None
 
 
-def _outcome(old: _Leaf, new: _Leaf, ratio: float | None) -> Outcome | None:
+def _outcome(pointer: str, old: _Leaf, new: _Leaf, ratio: float | None) -> Outcome | None:
     """Better or worse where the ranges of the rounds are further apart than the threshold.
 
     A value that is doubtful in either document is ambiguous unless it stays within the threshold. What holds down the
-    device itself, as heat does, is no doubt about it. What cannot be measured any more is slower.
+    device itself, as heat does, is no doubt about it. What cannot be measured any more is slower. A value that was not
+    timed, as that of a data sheet, has no outcome.
     """
-    if old.about is None or new.about is None or not (old.about.samples or new.about.samples):
+    if old.about is None or new.about is None or not old.about.samples:
         return None
     if new.value is None and old.about.status == "measured" and new.about.status in _FAILED:
         return "SLOWER"
+    if new.value is not None and not new.about.samples:
+        return None
     if ratio is None:
         return "AMBIGUOUS"
-    gain = 1 / ratio if new.about.unit == "us" else ratio
+    gain = 1 / ratio if new.about.unit == "us" or pointer.endswith(_LESS_IS_BETTER) else ratio
     if abs(gain - 1) <= _THRESHOLD:
         return "SAME"
     uncertainty = (_half_range(old.about) + gain * _half_range(new.about)) / 100

@@ -109,8 +109,19 @@ def test_of_a_time_less_is_faster() -> None:
     assert outcome(timed(50.0, unit="us"), timed(100.0, unit="us")) == "SLOWER"
 
 
+@pytest.mark.parametrize(("old", "new", "expected"), [(64, 4, "FASTER"), (4, 64, "SLOWER")])
+def test_of_an_alignment_that_is_needed_less_is_better(old: int, new: int, expected: str) -> None:
+    pointer = "/memory/full_rate_alignment_bytes"
+    note = {pointer: {"source": "measured", "status": "measured", "samples": 40, "spread_pct": 0.5}}
+    before, after = (document(memory={pointer.split("/")[2]: each}, measurements=note) for each in (old, new))
+    (change,) = compare("A", before, "B", after).changes
+    assert change.outcome == expected
+
+
 def test_values_from_a_data_sheet_are_not_judged() -> None:
     sheet: dict[str, Any] = {"source": "datasheet", "samples": None, "spread_pct": None}
+    assert outcome(timed(100.0, **sheet), timed(50.0)) is None
+    assert outcome(timed(100.0), timed(50.0, **sheet)) is None
     assert outcome(timed(100.0, **sheet), timed(50.0, **sheet)) is None
 
 

@@ -65,11 +65,16 @@ def bench(
     """
     from vllm_probe import api
     from vllm_probe.cli.exits import leave
+    from vllm_probe.core.codec import dumps
     from vllm_probe.core.errors import DeviceHung
+    from vllm_probe.core.files import require_writable, write_private
 
     ctx.obj.refuse_replay("bench")
     baseline = _baseline(ctx, compare, device) if compare else None
     chosen = frozenset(filter(None, (word.strip() for word in (only or "").split(","))))
+    kept_back = emit if baseline and emit and emit.is_file() else None
+    if kept_back:
+        require_writable(kept_back)
     try:
         with ctx.obj.progress("bench") as progress:
             made = api.bench(
@@ -78,7 +83,7 @@ def bench(
                 quick=quick,
                 only=chosen,
                 sustained_s=sustained,
-                output=emit,
+                output=None if kept_back else emit,
                 progress=progress,
             )
     except DeviceHung as error:
@@ -88,10 +93,13 @@ def bench(
     for document in made:
         if disturbed := disturbance(document):
             ctx.obj.say(disturbed)
+    if baseline:
+        saved = f"{kept_back} stays as it was" if kept_back else f"this run is in {emit}" if emit else ""
+        _judge(ctx, baseline, made[0], as_json, saved)
+    if kept_back:
+        write_private(kept_back, dumps(made[0]))
     if emit and not as_json:
         ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL{_naming(made, emit, device)}")
-    if baseline:
-        _judge(ctx, baseline, made[0], as_json)
 
 
 def _baseline(ctx: typer.Context, name: str, device: str | None) -> "tuple[str, Capability]":
@@ -108,8 +116,10 @@ def _baseline(ctx: typer.Context, name: str, device: str | None) -> "tuple[str, 
     return str(path), document
 
 
-def _judge(ctx: typer.Context, baseline: "tuple[str, Capability]", made: "Capability", as_json: bool) -> None:
-    """Says what changed against the baseline.
+def _judge(
+    ctx: typer.Context, baseline: "tuple[str, Capability]", made: "Capability", as_json: bool, saved: str
+) -> None:
+    """Says what changed against the baseline; `saved` tells what became of the file that was named for this run.
 
     Raises:
         Slower: a value is.
@@ -127,7 +137,9 @@ def _judge(ctx: typer.Context, baseline: "tuple[str, Capability]", made: "Capabi
         ctx.obj.show(difference.render(found))
     if slower := [change.pointer for change in found.changes if change.outcome == "SLOWER"]:
         message = f"{len(slower)} of the measured values are slower than in {baseline[0]}, or gone: {', '.join(slower)}"
-        raise Slower(message, hint="run it again on an idle machine; `vllm-probe doctor` looks for throttling")
+        hint = "run it again on an idle machine; `vllm-probe doctor` looks for throttling"
+        hint += f"; {saved}" if saved else ""
+        raise Slower(message, hint=hint)
 
 
 def disturbance(document: "Capability") -> str | None:
