@@ -221,3 +221,20 @@ def test_nvlinks_are_counted_by_peer() -> None:
 def test_the_bandwidth_of_the_memory_is_that_of_its_clock_and_width() -> None:
     nvml = NVML | {"nvmlDeviceGetMemoryBusWidth": 128, "nvmlDeviceGetMaxClockInfo": 8001}
     assert the_gpu(libs=libs(nvml=nvml)).details["memory_bandwidth_gb_s"] == 256.0
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "arch"),
+    [
+        ("0x102d", "NVIDIA Tesla K80", "sm_37"),
+        ("0x1023", "NVIDIA Tesla K40m", "sm_35"),
+        ("0x1024", "NVIDIA Tesla K40c", "sm_35"),
+        ("0x1028", "NVIDIA Tesla K20m", "sm_35"),
+        ("0x1004", "NVIDIA GeForce GTX 780", "sm_35"),
+        ("0x128b", "NVIDIA GeForce GT 710", "sm_35"),
+        ("0x118f", "NVIDIA Tesla K10", "sm_30"),
+    ],
+)
+def test_a_card_of_the_kepler_generation_is_named_by_its_id(number: str, name: str, arch: str) -> None:
+    device = the_gpu(cards("0000:01:00.0", device=number) | NODES, libs={})
+    assert (device.name, device.arch) == (name, arch)
