@@ -4,9 +4,9 @@ Usage: python benchmarks/kv_cases.py [CASES.jsonl]
 
 A line of the file is one start: `id vllm_version gpu gpu_count gpu_mem_gib model kv_dtype tp pp max_model_len
 gpu_memory_utilization enforce_eager weights_gib kv_avail_gib kv_tokens num_blocks outcome grade`. What a start does not
-state is pinned to the default of its version. A version that is absent is taken as the newest that is known, one that
-names a month as the release of `released`, and only the verdict is compared then. Every exclusion is a rule of
-`excluded`, none is by name.
+state is pinned to the default of its version. A version that is absent is taken as the newest that runs on the card,
+one that names a month as the release of `released`, and only the verdict is compared then. Every exclusion is a rule
+of `excluded`, none is by name.
 """
 
 import hashlib
@@ -33,6 +33,7 @@ from vllm_probe.negotiate.chunking import start_defaults
 from vllm_probe.negotiate.laws import card_of, table
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.select import choose
+from vllm_probe.negotiate.support import device_reason, release_for
 
 CASES = Path(__file__).parents[2] / "shared" / "data" / "vllm_kv_cases.jsonl"
 
@@ -201,7 +202,11 @@ def predict(row: dict[str, Any]) -> Case:
     request = Request(engine="vllm", engine_version=version, device_memory_bytes=total, pins=pins, concurrency=1,
                       input_len=1, output_len=1)  # fmt: skip
     try:
-        pins = start_defaults(open_case(spec, capability, request), pins["max_model_len"]) | pins
+        asked = open_case(spec, capability, request)
+        if version is None and device_reason(asked):
+            request = replace(request, engine_version=release_for(asked))
+            asked = open_case(spec, capability, request)
+        pins = start_defaults(asked, pins["max_model_len"]) | pins
         own = choose(open_case(spec, capability, replace(request, pins=pins))).own
     except ProbeError as error:
         return Case(row, f"refused: {error}")
