@@ -41,8 +41,8 @@ def units_of(shown: Sequence[Reading], dcmi: Iterable[Record], smi: Iterable[Rec
     """The devices `shown`, and the chips of those that have several, each with its records.
 
     Chips are found by bus address, or by the number of the node where only nodes are shown. What says neither belongs
-    to the devices that are left, in order, where there are as many. `told` is whether an empty list means that the
-    driver knows no device.
+    to the devices that are left, in order, where there are as many; of devices that only nodes show, those that may be
+    opened. `told` is whether an empty list means that the driver knows no device; a node that is there stays unknown.
     """
     chips = _merged(dcmi, smi)
     owners = _by_address(chips)
@@ -53,14 +53,16 @@ def units_of(shown: Sequence[Reading], dcmi: Iterable[Record], smi: Iterable[Rec
     placed = {(chip.record["card"], chip.record["chip"]) for mine in found.values() for chip in mine}
     loose = [chip for chip in chips if (chip.record["card"], chip.record["chip"]) not in placed]
     left = [reading for reading in shown if not found[reading[0].id]]
-    nameless = [chip for chip in loose if not any(chip in mine for mine in owners.values())]
-    if nameless and len(nameless) == len(left):
-        for reading, chip in zip(left, nameless, strict=True):
+    by_node = all(_number(reading) is not None for reading in left)
+    nameless = [chip for chip in loose if not (_numbered(chip) if by_node else _among(chip, owners))]
+    open_ = sorted((each for each in left if each[0].verdict.code != "unusable"), key=_order) if by_node else left
+    if nameless and len(nameless) == len(open_):
+        for reading, chip in zip(open_, nameless, strict=True):
             found[reading[0].id] = [replace(chip, reading=reading, listed=True)]
-        left, nameless = [], []
-    known = False if told and not nameless else None
+        nameless = []
+    known = False if told and not nameless and not by_node else None
     for reading in left:
-        found[reading[0].id] = [Unit(reading, listed=known)]
+        found[reading[0].id] = found[reading[0].id] or [Unit(reading, listed=known)]
     return [unit for mine in found.values() for unit in _parts(mine)]
 
 
@@ -85,8 +87,26 @@ def _by_address(chips: Iterable[Unit]) -> dict[str, list[Unit]]:
 
 
 def _has_node(reading: Reading, chip: Unit) -> bool:
+    number = _number(reading)
+    return number is not None and chip.record.get("phy") == number
+
+
+def _number(reading: Reading) -> int | None:
+    """The number of the node, of a device that only that shows."""
     match = re.fullmatch(r"ascend:([0-9]+)", reading[0].id)
-    return match is not None and chip.record.get("phy") == int(match[1])
+    return int(match[1]) if match else None
+
+
+def _order(reading: Reading) -> int:
+    return _number(reading) or 0
+
+
+def _numbered(chip: Unit) -> bool:
+    return "phy" in chip.record
+
+
+def _among(chip: Unit, owners: Mapping[str, list[Unit]]) -> bool:
+    return any(chip in mine for mine in owners.values())
 
 
 def _parts(mine: list[Unit]) -> list[Unit]:

@@ -42,6 +42,9 @@ def _assembled(host: Host, units: Sequence[Unit], reports: Reports) -> list[Read
     mask = host.env(MASK)
     numbers = visible(logic, mask)
     left = min(len(numbers), len(reports.acl.report.get("devices", ())))
+    untold = not all(unit.record for unit in units)
+    if untold and mask is None and "devices" in reports.acl.report and left < len(logic):
+        source = None  # the order of the nodes tells nothing where some of them are not the driver's
     source = f"{source}, {MASK}" if source and mask is not None else source
     acl = _told_by_acl(host, units, numbers, reports) if source else _told_of_all(host, units, numbers)
     shown = frozenset(logic if left == len(logic) else acl)

@@ -59,6 +59,8 @@ def judged(device: Device, unit: Unit, machine: Machine) -> Device:
     if device.verdict.code == "unusable":
         return _without_number(device)
     against = _of_nodes(device, unit, machine) or _of_driver(device, unit, machine) or _of_acl(device, machine)
+    if against is None and machine.doubt and machine.mask is None and not unit.record:
+        against = _unknown(machine.doubt)
     if not device.visible:
         hides = f"the environment variable {MASK}={machine.mask or ''} hides it; run `unset {MASK}`"
         if against is None:

@@ -52,6 +52,12 @@ TABLE = """
 | 0                         | 0000:C1:00.0  | 3           0    / 0          2768 / 32768         |
 +===========================+===============+====================================================+
 """
+TWO = (
+    TABLE
+    + """| 7     910B4               | OK            | 88.7        41                512  / 1024          |
+| 0                         | 0000:C2:00.0  | 3           0    / 0          1000 / 32768         |
+"""
+)
 CAPTURES = ROOT.parent / "shared" / "data" / "captures" / "ascend"
 needs_captures = pytest.mark.skipif(not CAPTURES.exists(), reason="the captures are not beside this checkout")
 

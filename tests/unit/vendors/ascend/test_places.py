@@ -54,6 +54,33 @@ def test_what_the_driver_does_not_list_is_said_only_where_no_chip_is_left_over()
     assert placed(units_of(shown(A, B), (), (), told=False))[A] == (None, None, None)
 
 
+def by_node(*numbers: int, **files: str) -> list[Reading]:
+    nodes = {f"/dev/davinci{number}": CARD["/dev/davinci0"] for number in numbers}
+    return bus_devices(host_of(nodes | files), PLUGIN)
+
+
+def test_chips_whose_node_is_not_told_are_the_open_nodes_in_the_order_of_their_numbers() -> None:
+    chips = [chip(4, id=A), chip(7, id=B)]
+    assert placed(units_of(by_node(4, 10), (), chips, told=True)) == {
+        "ascend:4": (4, 0, True),
+        "ascend:10": (7, 0, True),
+    }
+    denied = {"/dev/davinci2": "!chr 236:2 0600 0:0", "/proc/self/status": CARD["/proc/self/status"]}
+    assert placed(units_of(by_node(4, 10, **denied), (), chips, told=True)) == {
+        "ascend:2": (None, None, None),
+        "ascend:4": (4, 0, True),
+        "ascend:10": (7, 0, True),
+    }
+
+
+def test_a_node_that_is_there_is_not_said_to_be_left_out_where_the_counts_differ() -> None:
+    assert placed(units_of(by_node(4, 7), (), [chip(4, id=A)], told=True)) == {
+        "ascend:4": (None, None, None),
+        "ascend:7": (None, None, None),
+    }
+    assert placed(units_of(by_node(4), [chip(0, phy=3)], (), told=True)) == {"ascend:4": (None, None, None)}
+
+
 def test_a_device_that_only_its_node_shows_is_found_by_the_number_of_the_node() -> None:
     nodes = bus_devices(host_of({f"/dev/davinci{number}": CARD["/dev/davinci0"] for number in (3, 5)}), PLUGIN)
     units = units_of(nodes, [chip(0, phy=5), chip(1, phy=3)], (), told=True)

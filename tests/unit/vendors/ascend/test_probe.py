@@ -12,7 +12,9 @@ from tests.unit.vendors.ascend.hosts import (
     CONTAINER,
     DCMI,
     MIB,
+    SHARED,
     TABLE,
+    TWO,
     devices,
     function,
     host_of,
@@ -338,3 +340,26 @@ def test_numbers_in_a_container_count_what_it_was_given() -> None:
     first, second, *others = recorded("ascend-a3-container").devices
     assert (first.indices, second.indices) == ({"davinci": 2, "npu": 0}, {"davinci": 3})
     assert [device.indices for device in others] == [{}, {}]
+
+
+OPEN = {"/.dockerenv": ""} | dict.fromkeys((*SHARED, "/dev/davinci4", "/dev/davinci7"), "!chr 236:0 0666 0:0")
+
+
+def test_a_container_that_shows_nodes_alone_has_the_chips_of_npu_smi_in_their_order() -> None:
+    first, second = probed(
+        OPEN, libs=libs(acl=ACL | {"aclrtGetDeviceCount": 2}), commands={"npu-smi info": TWO}
+    ).devices
+    assert [(each.id, each.usable, each.indices["npu"]) for each in (first, second)] == [
+        ("ascend:4", True, 0),
+        ("ascend:7", True, 1),
+    ]
+    assert (first.memory.used_bytes, second.memory.used_bytes) == (2768 << 20, 1000 << 20)
+
+
+def test_an_open_node_is_unknown_where_fewer_chips_are_told_of() -> None:
+    both = probed(OPEN, libs=libs(acl=ACL), commands={"npu-smi info": TABLE}).devices
+    assert {(each.usable, each.verdict.code, "npu" in each.indices) for each in both} == {(False, "unknown", False)}
+    assert both[0].verdict.reason.startswith("CANN shows 1 of 2 devices, and which is not known")
+    alone = probed(OPEN, libs={}, commands={"npu-smi info": TABLE}).devices
+    assert {each.verdict.code for each in alone} == {"unknown"}
+    assert all("was not given" not in each.verdict.reason for each in alone)
