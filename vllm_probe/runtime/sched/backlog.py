@@ -48,7 +48,7 @@ class _Line:
         request, prompts = next(iter(self._waiting.items()))
         prompt = prompts.popleft()
         self._taken += prompt.num_tokens
-        if not prompts or self._taken >= self._turn:
+        if not prompts or self._taken + prompts[0].num_tokens > self._turn:
             self._taken = 0
             del self._waiting[request]
             if prompts:
@@ -64,6 +64,7 @@ class _Line:
 class Backlog:
     """Prompts in the order of arrival, but that no request gets more than a step before others have had a turn.
 
+    Those of less than a step do not wait for one that is filled with a larger request.
     Long prompts, which run in chunks, and short ones, which do not, take turns as well. One long prompt is computed at
     a time, so that the keys and values of one are held. While it is, a step of short prompts has no more tokens than a
     chunk: a short prompt waits for one chunk, a long one at most doubles.
@@ -142,10 +143,14 @@ class Backlog:
         if has_long and self._limits.chunk_tokens:
             budget = min(budget, self._limits.chunk_tokens)
         while self._short and len(taken) < self._limits.max_num_seqs:
-            tokens = self._short.next().num_tokens
-            if taken and tokens > budget:
+            prompt = self._short.next()
+            if taken and (prompt.num_tokens > budget or self._begins_turns(prompt.request, taken[-1])):
                 break
-            budget -= tokens
+            budget -= prompt.num_tokens
             taken.append(Chunk.whole(self._short.pop()))
         self._owes_long = True
         return tuple(sorted(taken, key=lambda chunk: chunk.num_tokens))
+
+    def _begins_turns(self, request: Request, before: Chunk) -> bool:
+        """Whether `request` has more than a step, and so would only fill the step of those `before` it."""
+        return request is not before.prompt.request and self._tokens[request] > self._limits.max_num_batched_tokens
