@@ -16,7 +16,7 @@ from vllm_probe.detect.logged import next_step
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
 from vllm_probe.detect.verdict import SEVERITIES, judge
-from vllm_probe.vendors.pci import accelerators
+from vllm_probe.vendors.pci import OTHER_DISPLAY, accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
 
@@ -35,6 +35,13 @@ _UNRECORDED = Row(
     "info",
     cause="The recording does not hold what the check of <ids> asks, so these rows were not looked at: <error>.",
     fix=(("shell", "vllm-probe doctor --record DIR", "Record the machine with this release.", "writes DIR"),),
+)
+
+_UNJUDGED = Row(
+    "PLG-09",
+    "degrades",
+    cause="The <label> at <address> is there, and nothing here can judge or use it: no plug-in covers its vendor.",
+    fix=(("shell", "vllm-probe adapter list", "See which vendors the installed plug-ins cover.", "none"),),
 )
 
 
@@ -58,7 +65,7 @@ def diagnose(
     ]
     software = read_software(host)
     weighed = tuple(weigh(device, software) for device in probed.devices)
-    seen = (*manager.findings(), *probed.findings, *found)
+    seen = (*manager.findings(), *probed.findings, *found, *_unjudged(host, weighed))
     why = tuple(unusable(host, weighed, seen))
     computes = any(device.usable and device.kind in {"gpu", "npu"} for device in weighed)
     findings = _in_order(host, explain(host, text, (*seen, *why), log_path, has_accelerator=computes))
@@ -80,6 +87,25 @@ def diagnose(
         findings=findings,
         not_checked=(*_unexplained(log, log_path, findings), *_not_checked(host, judged)),
     )
+
+
+def _unjudged(host: Host, devices: Iterable[Device]) -> Iterator[Finding]:
+    """One finding for each accelerator of a vendor that no plug-in knows; class 12 alone may be one of another sort."""
+    listed = {device.id.partition("/")[0] for device in devices}
+    left = [each for each in accelerators(host) if each.address not in listed and each.label != OTHER_DISPLAY]
+    if left:
+        from vllm_probe.vendors.plugins import discover_plugins  # only a machine with one of another vendor needs it
+
+        covered = {vendor for plugin in discover_plugins(None).plugins for vendor in plugin.pci_vendors}
+        for each in left:
+            if each.vendor not in covered:
+                yield _UNJUDGED.finding(
+                    each.address,
+                    (each.evidence,),
+                    severity=None if each.kind else "info",
+                    label=each.label,
+                    address=each.address,
+                )
 
 
 def _judged(device: Device, findings: Sequence[Finding], why: Sequence[Finding]) -> Device:

@@ -8,6 +8,8 @@ from vllm_probe.core.values import Kind
 
 ROOT = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
+OTHER_DISPLAY = "display adapter"
+"""Label of one that no vendor here makes."""
 _DISPLAY, _COPROCESSOR, _ACCELERATOR = 0x03, 0x0B, 0x12
 _ASLEEP = {"power_state": "D3cold", "power/runtime_status": "suspended"}  # before Linux 5.11 there is no power_state
 _ELSEWHERE = {0x08, _COPROCESSOR, 0x11, 0xFF}  # base classes in which some vendors hide an accelerator
@@ -117,4 +119,4 @@ def _family(vendor: int, device: int, base: int, driver: str | None, address: st
     name, kind, classes = _BY_CLASS.get(vendor, ("", "gpu", ()))
     if base in classes:
         return name, "igpu" if (vendor, address) == (0x8086, "0000:00:02.0") else kind
-    return {_DISPLAY: "display adapter", _ACCELERATOR: "processing accelerator"}.get(base), None
+    return {_DISPLAY: OTHER_DISPLAY, _ACCELERATOR: "processing accelerator"}.get(base), None

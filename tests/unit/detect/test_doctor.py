@@ -212,6 +212,25 @@ def test_an_accelerator_that_no_plug_in_examines_and_one_asleep_are_said() -> No
     assert any(": asleep, and" in line for line in diagnosis_of(HOSTS["ctr-healthy-asleep"]).not_checked)
 
 
+@pytest.mark.parametrize(
+    ("vendor", "device", "class_", "severity"),
+    [
+        ("0x1ded", "0x6001", "0x120000", "degrades"),
+        ("0x1e36", "0x0033", "0x120000", "info"),
+        ("0x1a03", "0x2000", "0x030000", None),
+    ],
+)
+def test_an_accelerator_of_a_vendor_that_no_plug_in_knows_is_not_well(
+    vendor: str, device: str, class_: str, severity: str | None
+) -> None:
+    bus = "/sys/bus/pci/devices/0000:01:00.0"
+    files = {f"{bus}/vendor": vendor, f"{bus}/device": device, f"{bus}/class": class_}
+    found = full_diagnosis_of({"facts": {"files": CPUINFO | files}}).findings
+    said = [(each.id, each.severity, each.blocking, each.device) for each in found if each.id == "PLG-09"]
+    assert said == ([] if severity is None else [("PLG-09", severity, False, "0000:01:00.0")])
+    assert all("nothing here can judge or use it" in each.cause for each in found if each.id == "PLG-09")
+
+
 def test_a_device_that_only_the_bus_was_asked_about_is_said_not_to_be_checked() -> None:
     host = ReplayHost(codec.from_json(Scene, HOSTS["iluvatar-mr-v100"]))
     diagnosis = diagnose(host, PortableDeviceManager(host, discover_plugins(None).plugins), STAMP)
