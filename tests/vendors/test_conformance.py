@@ -75,8 +75,8 @@ def test_progress_counts_the_checks_that_the_result_counts() -> None:
     told = list[tuple[str, int, int]]()
     results = run_suite(lambda: Complete(HOST), DEVICE, samples=1, progress=lambda *step: told.append(step))
     assert {total for _, _, total in told} == {len(results)}
-    assert [done for _, done, _ in told] == [*range(1, len(results) + 1)]
-    assert [name for name, _, _ in told[:-1]] == [result.name for result in results[1:]]
+    assert [done for _, done, _ in told] == [*range(len(results) + 1)]
+    assert [name for name, _, _ in told] == [*(result.name for result in results), "checked"]
 
 
 def test_one_failing_check_does_not_stop_the_others() -> None:

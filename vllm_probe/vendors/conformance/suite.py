@@ -129,6 +129,7 @@ class _Suite:
             opened = _judged(_OPENING, subject)
             if opened.ok:
                 self.checks = (_OPENING, *all_checks(adapter), Check("bring-up: closes", _close))
+            self._progress(_OPENING.name, 0, len(self.checks))  # how many there are is known once it is open
             self.ended.put(opened)
             self._run(self.checks[1:], subject)
         finally:
