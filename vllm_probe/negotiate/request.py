@@ -120,6 +120,9 @@ def check_pins(request: Request, spec: ModelSpec, max_ranks: int) -> Request:
     return replace(request, pins=pins)
 
 
+_MOST_RANKS = 4096  # as many as any engine takes
+
+
 def ranks_of(spec: ModelSpec) -> tuple[int, ...]:
     """Tensor-parallel degrees that divide what vLLM divides: heads, vocabulary rows, feed-forward and expert widths.
 
@@ -129,7 +132,7 @@ def ranks_of(spec: ModelSpec) -> tuple[int, ...]:
     widths = [width for _, width in _divided(spec) if width]
     kv_heads = spec.num_kv_heads
     most = spec.num_heads or (spec.linear.num_value_heads if spec.linear else 1)
-    fitting = (n for n in range(1, most + 1) if all(width % n == 0 for width in widths))
+    fitting = (n for n in range(1, min(most, _MOST_RANKS) + 1) if all(width % n == 0 for width in widths))
     return tuple(n for n in fitting if kv_heads % n == 0 or n % kv_heads == 0)
 
 

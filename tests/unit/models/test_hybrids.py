@@ -64,6 +64,10 @@ def test_every_rank_repeats_the_only_group_of_a_mamba_2() -> None:
     assert analyse(spec).state_bytes(2, 4) == 36 * (3 * (8192 // 4 + 2 * 128) + 128 // 4 * 64 * 128) * 2
 
 
+def test_a_config_with_millions_of_heads_is_looked_at_no_longer_than_another() -> None:
+    assert max(ranks_of(parse(HYBRIDS["Mamba-Codestral-7B"] | {"num_heads": 1 << 31}))) <= 4096
+
+
 def test_the_cache_of_a_model_without_attention_is_a_state_for_each_sequence() -> None:
     spec = parse(HYBRIDS["mamba-2.8b"])
     need, (stage,) = analyse(spec), stages_of(spec.num_layers, 1)
