@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cli.conftest import Cli
 from vllm_probe.core.files import read_json
+from vllm_probe.core.resources import resource_dir
 
 
 def test_the_headline_bandwidth_is_shown_unless_it_repeats_an_access(cli: Cli) -> None:
@@ -46,6 +47,28 @@ def test_a_name_is_validated_as_it_is_shown(cli: Cli) -> None:
     ended = cli("capability", "validate", "rtx-409")
     assert (ended.code, ended.error) == (2, "unknown-name")
     assert "rtx-4090" in ended.err
+
+
+def test_a_document_that_contradicts_itself_is_not_valid_and_is_read_all_the_same(cli: Cli) -> None:
+    document = read_json(resource_dir("capabilities") / "rtx-4090.capability.json")
+    document["measurements"]["/memory/bandwidth"] = document["measurements"]["/memory/read_gb_s"]
+    Path("rtx.json").write_text(json.dumps(document))
+    ended = cli("capability", "validate", "rtx.json")
+    assert (ended.code, ended.error) == (1, "not-valid")
+    assert ended.out == "/memory/bandwidth: `measurements` describes this value, and there is none\n"
+    assert "1 violation" in ended.err
+    assert cli("negotiate", "Qwen3-Embedding-0.6B", "--capability", "rtx.json").code == 0
+
+
+def test_a_document_of_version_2_without_measurements_is_valid_and_warned_of(cli: Cli) -> None:
+    document = {"schema_version": "2.0", "device_type": "acme", "compute_units": {}, "memory": {}, "dma": {}}
+    Path("bare.json").write_text(json.dumps(document))
+    ended = cli("capability", "validate", "bare.json")
+    assert ended.code == 0
+    assert "warning: /measurements: absent" in ended.err
+    del document["schema_version"]
+    Path("bare.json").write_text(json.dumps(document))
+    assert cli("capability", "validate", "bare.json").err == ""
 
 
 def test_a_runtime_config_given_to_validate_is_called_one(cli: Cli) -> None:

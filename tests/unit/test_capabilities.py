@@ -12,6 +12,7 @@ import pytest
 from tests.unit.negotiate.cases import EMBEDDING, GIB, config
 from vllm_probe.core.codec import join
 from vllm_probe.core.files import read_json
+from vllm_probe.core.provenance import unfounded
 from vllm_probe.core.resources import resource_dir
 from vllm_probe.core.schema import unknown_keys, violations
 from vllm_probe.negotiate.laws import device_row
@@ -48,6 +49,7 @@ def test_a_document_keeps_the_schema_and_is_written_as_we_write(path: Path) -> N
     document = read_json(path)
     assert violations("capability", document) == ()
     assert unknown_keys("capability", document) == ()
+    assert unfounded(document) == ()
     assert document["schema_version"].startswith("2.")
     assert all(document["device"][key] for key in ("vendor", "kind", "name", "arch"))
 

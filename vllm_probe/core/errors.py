@@ -46,7 +46,7 @@ class DoesNotFit(AnswerIsNo):
 
 
 class NotValid(AnswerIsNo):
-    """`capability validate` read the document and it violates the schema."""
+    """`capability validate` read the document, and it violates the schema or contradicts itself."""
 
     code = "not-valid"
 

@@ -47,12 +47,14 @@ def validate(
 ) -> None:
     """Checks a document against its schema; every violation is listed with its JSON pointer, and the exit code is 1.
 
+    A document of version 2 with measurements must also say how each value was obtained or why there is none.
     Keys that this release does not know are warned of: a later one may have added them, or they are misspelt.
     """
     from vllm_probe import api
     from vllm_probe.cli.streams import write
     from vllm_probe.core.errors import NotValid, SchemaViolation
     from vllm_probe.core.files import read_json
+    from vllm_probe.core.provenance import unfounded
     from vllm_probe.core.schema import DOCUMENTS, Violation, unknown_keys, violations
     from vllm_probe.host.fingerprint import host_fingerprint
     from vllm_probe.vendors.descriptors import decode_capability, named_file
@@ -65,14 +67,20 @@ def validate(
         capability = None if found else decode_capability(value, str(file))
     except SchemaViolation as error:  # what no JSON Schema can say, such as a number beyond all floats
         found = (Violation(error.pointer, str(error).removeprefix(f"{error.pointer}: ")),)
+    listed = found or unfounded(value)
+    write("".join(f"{each.pointer or '(top level)'}: {each.message}\n" for each in listed))
+    count = f"{len(listed)} violation" + "s" * (len(listed) > 1)
     if found or capability is None:
-        write("".join(f"{each.pointer or '(top level)'}: {each.message}\n" for each in found))
-        count = f"{len(found)} violation" + "s" * (len(found) > 1)
         others = [f", it is a {name} document" for name in sorted(DOCUMENTS) if not violations(name, value)]
         raise NotValid(
             f"{file} is no capability document{''.join(others[:1])}: {count}",
             hint="`vllm-probe schema capability` has the rules",
         )
+    if listed:
+        hint = "mend the values listed, or what `measurements` and `unknown` say of them"
+        raise NotValid(f"{file} contradicts itself or leaves out how values were obtained: {count}", hint=hint)
+    if capability.schema_version.startswith("2.") and not capability.measurements:
+        ctx.obj.say("warning: /measurements: absent, so no value says how it was obtained")
     for stranger in unknown_keys("capability", value):
         ctx.obj.say(f"warning: {stranger.pointer}: {stranger.message}")
     device = capability.device.name or "any device of that type"
