@@ -25,6 +25,8 @@ _TIMEOUT_S = 30.0
 _WIDTHS = 2
 """The device's own width and the next: what is gained by half of the lanes shows before a quarter of them."""
 
+_NO_THREADS = Measurement(source="queried", status="unsupported", reason="a launch takes a width, and no threads")
+
 Setting = tuple[int, int | None]
 """Lanes, and threads where the device has them."""
 
@@ -74,7 +76,8 @@ class GroupWidthSection(Section):
         chosen, why = self._choice(rates, flat)
         chosen_about = replace(about, reason="; ".join(filter(None, [why, about.reason])))
         sheet.put(f"{_BASE}/optimal", chosen[0], chosen_about)
-        sheet.put(f"{_BASE}/threads", chosen[1], chosen_about)
+        counted = self._process_widths or chosen[1] is not None
+        sheet.put(f"{_BASE}/threads", chosen[1], chosen_about if counted else _NO_THREADS)
         sheet.put(f"{_BASE}/flat", [list(setting) for setting in flat], replace(about, unit="lanes, threads"))
         keys = ("lanes", "threads", "dtype", "rows", "gflops")
         sheet.put(f"{_BASE}/sweep", [{key: getattr(point, key) for key in keys} for point in points], about)

@@ -220,6 +220,7 @@ def test_widths_of_a_launch_are_swept_in_this_process() -> None:
     del adapter.linears["int8", "plain"]
     made = document(measured(adapter, None))
     assert width_of(made) == {"optimal": 64, "threads": None, "flat": [[64, None]]}
+    assert made.measurements["/execution/group_width/threads"].status == "unsupported"
     assert made.execution.group_width["optimal_few_rows"] == 32
     sweep = {(row["rows"], row["lanes"]): row["gflops"] for row in made.execution.group_width["sweep"]}
     assert sweep == pytest.approx(
