@@ -131,7 +131,11 @@ def test_a_memory_of_no_bytes_is_unknown(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("FAKE_zero", "1")
     answer = probe(machine(count=1))
     memory = answer.devices[0].memory
-    assert (memory.reported_bytes, memory.usable_bytes, memory.used_bytes) == (None, None, None)
+    assert (memory.reported_bytes, memory.usable_bytes, memory.used_bytes) == (
+        24 << 30,
+        None,
+        None,
+    )  # the CUDA driver's
     assert answer.unknown["/0/memory/usable_bytes"] == "NVML: the memory is said to have 0 bytes"
     health: Any = LocalHost().isolated("vllm_probe.vendors.nvidia.lib:health", 60)
     assert "free_bytes" not in health["devices"]["0000:06:00.0"]
