@@ -153,6 +153,19 @@ def test_what_waits_is_bounded_by_its_time_at_the_measured_rate() -> None:
     assert refused.value.retry_after_s == 24
 
 
+def test_the_step_that_runs_takes_of_the_time_for_what_waits() -> None:
+    made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=24.0))
+    made.submit(request(10))
+    made.finish(step(made), 5.0)  # 2 tokens per second
+    made.submit(request(10))
+    plan = step(made)
+    made.submit(request(10, 10, 10, 8))
+    with pytest.raises(QueueFull, match="38 tokens are waiting, the limit is 38"):
+        made.submit(request(1))
+    made.finish(plan, 5.0)
+    made.submit(request(10))
+
+
 def test_the_rate_is_that_of_steps_behind_which_more_waits() -> None:
     made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=10.0))
     for _ in range(2):

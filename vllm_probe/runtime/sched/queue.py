@@ -46,6 +46,7 @@ class RequestQueue:
         self._backlog = Backlog(limits)
         self._left: dict[Request, int] = {}
         self._large: Request | None = None
+        self._step_tokens = 0
         self._tokens_per_s: float | None = None
         self._overflowed = False
         self._closed = False
@@ -97,6 +98,7 @@ class RequestQueue:
             if self._closed and not self._backlog:
                 return None
             plan = self._backlog.take()
+            self._step_tokens = plan.num_tokens
             for chunk in plan.chunks:
                 if chunk.prompt.request.started_s is None:
                     chunk.prompt.request.started_s = self._clock()
@@ -106,6 +108,7 @@ class RequestQueue:
         """Records that `plan` ran in `seconds`; gives the requests that are complete with it."""
         with self._changed:
             self._measure(plan.num_tokens, seconds)
+            self._step_tokens = max(0, self._step_tokens - plan.num_tokens)
             complete = []
             for request in (chunk.prompt.request for chunk in plan.chunks if chunk.is_last):
                 if request in self._left:
@@ -165,15 +168,17 @@ class RequestQueue:
             weight = min(seconds / (seconds + _RATE_MEMORY_S), 0.5)  # one stall is not taken for the rate
             self._tokens_per_s = known + weight * (rate - known)
 
-    def _capacity(self) -> int:
-        """Tokens that may wait."""
+    def _capacity(self, before: int = 0) -> int:
+        """Tokens that may wait behind `before` that are in a step."""
         if self._tokens_per_s is None:
             return self.limits.max_waiting_tokens
-        return min(self.limits.max_waiting_tokens, int(self._tokens_per_s * self.limits.max_waiting_s))
+        in_time = int(self._tokens_per_s * self.limits.max_waiting_s) - before
+        return max(0, min(self.limits.max_waiting_tokens, in_time))
 
     def _room(self) -> int:
-        """Tokens that may wait beside a large request, if there is one."""
-        return self._capacity() // 2 if self._has_large() else self._capacity()
+        """Tokens that may wait now, beside a large request if there is one."""
+        capacity = self._capacity(self._step_tokens)
+        return capacity // 2 if self._has_large() else capacity
 
     def _fits(self, tokens: int) -> bool:
         return not self._waiting() or self._waiting() + tokens <= self._room()
