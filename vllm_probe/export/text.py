@@ -2,6 +2,8 @@
 
 from typing import Any
 
+_BREAKS = frozenset("\x85\u2028\u2029")  # which YAML takes for ends of lines unless they are escaped
+
 
 def comment(text: str) -> str:
     """`text` as one line of comment."""
@@ -21,6 +23,7 @@ def as_yaml(*documents: Any) -> str:
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
         # a block that keeps empty lines at its end has PyYAML end the document behind it
         style = "|" if "\n" in value.strip() and not value.endswith("\n\n") else None
+        style = '"' if _BREAKS & set(value) else style
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)

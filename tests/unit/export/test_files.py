@@ -56,6 +56,7 @@ def test_all_four_carry_the_same_options(vendor: str, spec: Any) -> None:
 @given(names)
 @example("\n")
 @example("a\nb\n\n")
+@example("\x85")
 def test_any_model_name_arrives_as_it_is(name: str) -> None:
     config = replace(made("cpu", EMBEDDING), model=name, warnings=(name,))
     found = vllm_container(config, target("cpu"))
