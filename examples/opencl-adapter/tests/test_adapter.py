@@ -143,7 +143,7 @@ def test_a_kernel_that_forgets_the_last_row_of_many_fails_the_gate(
             text = source.read_text("utf-8")
             (tmp_path / source.name).write_text(text.replace("min(ROWS, m - row)", "min(ROWS, m - row - (m > 32))"))
     monkeypatch.setattr("vllm_probe_opencl.kernels.files", lambda _: tmp_path)
-    assert gate(adapter, Primitive.LINEAR, "fp32", implementation).startswith("[33, 130] x [65, 130]^T: ")
+    assert (gate(adapter, Primitive.LINEAR, "fp32", implementation) or "").startswith("[33, 130] x [65, 130]^T: ")
 
 
 def test_pinned_memory_goes_back_to_the_driver(adapter: OpenClAdapter) -> None:

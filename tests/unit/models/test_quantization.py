@@ -134,7 +134,7 @@ def test_a_cache_of_four_bits_is_told_as_unknown() -> None:
 
 
 def test_latent_attention_takes_no_notice_of_the_scheme_of_llm_compressor() -> None:
-    stated = {"quantization_config": FP8_GROUP | {"kv_cache_scheme": EIGHT}}
+    stated: dict[str, Any] = {"quantization_config": FP8_GROUP | {"kv_cache_scheme": EIGHT}}
     assert parse_config(GLM | stated, name="m", source="config.json").kv_cache_dtype is None
     stated = {"quantization_config": MODELOPT | {"kv_cache_quant_algo": "FP8"}}
     assert parse_config(GLM | stated, name="m", source="config.json").kv_cache_dtype == "fp8_e4m3"
