@@ -114,7 +114,8 @@ def _install(device: Device, reports: Reports) -> str:
         return "start the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` and the nvidia runtime"
     if device.id.startswith("tegra:"):
         return "run `sudo apt install nvidia-l4t-cuda`"
-    branch = (reports.nvml.get("driver") or "<branch>").split(".")[0]
+    driver = reports.nvml.get("driver") or (device.driver or "").partition(" ")[2]
+    branch = driver.split(".")[0] or "<branch>"
     return f"install the driver's libraries, on Ubuntu `sudo apt install libnvidia-compute-{branch}`"
 
 

@@ -1,5 +1,6 @@
 """NVIDIA cards and what their libraries say, which the tests of this folder share."""
 
+from pathlib import Path
 from typing import Any
 
 from tests.unit.detect.scenes import host_of
@@ -16,6 +17,9 @@ NVML = {
     "nvmlDeviceGetName": "NVIDIA GeForce RTX 3090",
     "nvmlDeviceGetMemoryInfo": {"total": 24 << 30, "reserved": 1 << 28, "free": 20 << 30, "used": 3 << 30},
 }
+
+FIXTURES = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "fixtures").iterdir()}
+"""What nvidia-smi printed, by the name of the file."""
 
 
 def cards(*addresses: str, driver: str = "nvidia", device: str = "0x2204", **more: str) -> dict[str, str]:

@@ -1,20 +1,17 @@
 """Values of NVIDIA GPUs on recorded machines, and the library or tool that tells each."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.detect.scenes import host_of
-from tests.unit.vendors.nvidia.cards import CUDA, NODES, NVML, ONE, cards, found, libs, the_gpu
+from tests.unit.vendors.nvidia.cards import CUDA, FIXTURES, NODES, NVML, ONE, cards, found, libs, the_gpu
 from vllm_probe.core import codec
 from vllm_probe.core.scene import Scene
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.nvidia import lib
 from vllm_probe.vendors.nvidia.facts import evidence
 from vllm_probe.vendors.nvidia.probe import probe
-
-FIXTURES = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "fixtures").iterdir()}
 
 
 def test_the_libraries_give_a_device_its_values_with_their_sources() -> None:

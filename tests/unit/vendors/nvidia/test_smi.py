@@ -1,7 +1,6 @@
 """What nvidia-smi prints, in each of its formats and generations."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.detect.scenes import ROOT, host_of
+from tests.unit.vendors.nvidia.cards import FIXTURES
 from vllm_probe.vendors.nvidia import smi
 from vllm_probe.vendors.nvidia.smi_csv import parse_csv
 from vllm_probe.vendors.nvidia.smi_table import parse_table
@@ -16,7 +16,6 @@ from vllm_probe.vendors.nvidia.smi_words import parse_address, parse_error, pars
 from vllm_probe.vendors.nvidia.smi_xml import parse_xml
 
 MIB = 1 << 20
-FIXTURES = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "fixtures").iterdir()}
 _CAPTURES = ROOT.parent / "shared" / "data" / "captures" / "nvidia"
 CAPTURES = {path.name: path.read_text(encoding="utf-8") for path in _CAPTURES.glob("*")} if _CAPTURES.exists() else {}
 beside = pytest.mark.skipif(not CAPTURES, reason="the shared captures are not beside this checkout")

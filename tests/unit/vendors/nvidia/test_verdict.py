@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.detect.scenes import SHARED, host_of
-from tests.unit.vendors.nvidia.cards import CUDA, NVML, ONE, TWO, found, libs, the_gpu
+from tests.unit.vendors.nvidia.cards import CUDA, FIXTURES, NODES, NVML, ONE, TWO, cards, found, libs, the_gpu
 from vllm_probe.core import codec
 from vllm_probe.core.scene import Scene
 from vllm_probe.host.replay import ReplayHost
@@ -153,6 +153,12 @@ def test_a_compute_mode_that_prohibits_is_unusable_and_one_that_excludes_is_told
 def test_a_missing_cuda_driver_is_installed_as_the_place_asks_for(files: dict[str, str], fix: str) -> None:
     device = the_gpu(files, libs=libs(cuda=None))
     assert (device.usable, fix in device.verdict.reason) == (False, True)
+
+
+def test_the_branch_of_the_driver_is_named_though_only_nvidia_smi_tells_it() -> None:
+    commands = {"nvidia-smi -q -x": FIXTURES["v10"]}
+    device = the_gpu(cards("0000:3b:00.0", device="0x1bb3") | NODES, libs=libs(None, None), commands=commands)
+    assert "libnvidia-compute-470`" in device.verdict.reason
 
 
 @pytest.mark.parametrize(
