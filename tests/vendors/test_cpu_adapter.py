@@ -277,3 +277,11 @@ def test_tensors_come_from_sequences_and_other_tensors(adapter: CpuAdapter) -> N
     assert adapter.tensor([1.5], torch.bfloat16).dtype == torch.bfloat16
     data = torch.ones(3)
     assert adapter.tensor(data) is data
+
+
+def test_a_part_of_a_vector_is_its_bytes(adapter: CpuAdapter) -> None:
+    vector = adapter.from_host([1.0, 2.0, 3.0], "fp32")
+    part = adapter.part(vector, 8, 4)
+    assert part is not None
+    adapter.copy(adapter.from_host([0, 0, 32, 65], "int8"), part)
+    assert adapter.to_host(vector) == [1.0, 2.0, 10.0]

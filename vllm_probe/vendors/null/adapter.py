@@ -173,7 +173,7 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         return tensor
 
     def _part(self, tensor: NullTensor, offset: int, nbytes: int) -> NullTensor:
-        return NullTensor((nbytes,), tensor.dtype, tensor.value, tensor.address + offset)
+        return NullTensor((nbytes,), "int8", tensor.value, tensor.address + offset)
 
     def _address(self, tensor: NullTensor) -> int:
         return tensor.address

@@ -173,3 +173,6 @@ def test_a_part_stands_in_the_memory_of_the_whole(play: Play) -> None:
     part = adapter.part(whole, 16, 32)
     assert part is not None
     assert (part.nbytes, adapter.address(part)) == (32, whole.address + 16)
+    four = adapter.part(adapter.random((100,), "fp32", 0), 396, 4)
+    assert four is not None
+    assert (four.dtype, four.nbytes) == ("int8", 4)
