@@ -15,9 +15,12 @@ from tests.bench.faulty import (
     SCRIPT,
     TRIAD,
     TRUTH,
+    Numbers,
     Sound,
     bench,
     doubted,
+    hold,
+    numbers_in,
     plan_of,
     started,
     value_at,
@@ -254,8 +257,8 @@ class Wrong(Sound):
 
         def linear(rows: NullTensor) -> NullTensor:
             out = right(rows)
-            value = out.value if isinstance(out.value, list) else [out.value]
-            out.value = [self.result(each) for each in value] if isinstance(out.value, list) else self.result(value[0])
+            product = numbers_in(out)
+            hold(out, Numbers(lambda place: self.result(product[place]), 0.0))
             return out
 
         return linear

@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from vllm_probe.bench import spot
+from vllm_probe.bench.doubt import doubt_of_operands
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
@@ -27,24 +28,26 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
     """Accesses to three fp32 arrays, which take turns where one access does not touch them all."""
 
     @cache
-    def arrays(elements: int) -> tuple[Any, Any, Any]:
+    def arrays(elements: int) -> tuple[Any, Any, Any, str | None]:
         a, b, c = (adapter.random((elements,), "fp32", seed) for seed in range(3))
-        return a, b, c
+        return a, b, c, doubt_of_operands(adapter, a, b, c)
 
     def prepare(kind: str, divisor: int) -> Work | Reading:
         if kind == "cached_read":
             return _cached_read(adapter, plan)
         elements = plan.array_bytes // _FP32_BYTES // divisor
-        a, b, c = arrays(elements)
+        a, b, c, doubt = arrays(elements)
         if kind == "streaming_copy":
             a = adapter.random((elements,), "fp32", 3)  # what was copied before may hold the same everywhere
             if not adapter.stream(b, a):
                 return absent("unsupported", "no store that bypasses the caches is known here")
-        _require_work(adapter, kind, a, b, c)
+        if kind != "read":
+            _require_work(adapter, kind, a, b, c)
         turns = ((a, b, c), (b, c, a), (c, a, b))[: 1 if kind == "triad" else 3]
         size = elements * _FP32_BYTES
         is_cold = plan.cache_known and size >= 4 * plan.cache_bytes
-        return _work(adapter, kind, [_call(adapter, kind, *turn) for turn in turns], size, is_cold=is_cold)
+        work = _work(adapter, kind, [_call(adapter, kind, *turn) for turn in turns], size, doubt, is_cold=is_cold)
+        return replace(work, verify=partial(_require_work, adapter, kind, a, b, c))
 
     return [
         Case(
@@ -58,20 +61,26 @@ def memory_cases(adapter: HardwareAdapter[Any], plan: BenchPlan) -> list[Case]:
     ]
 
 
-def _require_work(adapter: HardwareAdapter[Any], kind: str, a: Any, b: Any, c: Any) -> None:
-    """Makes one access to fresh arrays and compares a few values; what reading gives is not known in advance.
+def _require_work(adapter: HardwareAdapter[Any], kind: str, a: Any, b: Any, c: Any) -> str | None:
+    """Makes one access and compares a few values; what reading gives must follow what is read.
+
+    Returns:
+        What stays doubtful.
 
     Raises:
         ArithmeticError: the target holds something else.
     """
+    if kind == "read":
+        return spot.require_read(adapter, b)
     if kind == "triad":
         adapter.triad(b, c, -_SCALE, a)
         adapter.synchronize()
         spot.require_triad(adapter, b, c, -_SCALE, a)
-    elif kind != "read":
+    else:
         _call(adapter, kind, a, b, c)()
         adapter.synchronize()
         spot.require_same(adapter, b, a)
+    return None
 
 
 def _call(adapter: HardwareAdapter[Any], kind: str, a: Any, b: Any, c: Any) -> Callable[[], object]:
@@ -92,11 +101,19 @@ def _cached_read(adapter: HardwareAdapter[Any], plan: BenchPlan) -> Work | Readi
         return absent("skipped", "no source gives the size of the last-level cache")
     elements = plan.cache_bytes // _CACHED // _FP32_BYTES
     array = adapter.random((elements,), "fp32", 0)
-    return _work(adapter, "cached_read", [partial(adapter.read, array)], elements * _FP32_BYTES, is_cold=True)
+    doubt, size = doubt_of_operands(adapter, array), elements * _FP32_BYTES
+    work = _work(adapter, "cached_read", [partial(adapter.read, array)], size, doubt, is_cold=True)
+    return replace(work, verify=partial(spot.require_read, adapter, array))
 
 
 def _work(
-    adapter: HardwareAdapter[Any], kind: str, calls: list[Callable[[], object]], size: int, *, is_cold: bool
+    adapter: HardwareAdapter[Any],
+    kind: str,
+    calls: list[Callable[[], object]],
+    size: int,
+    doubt: str | None,
+    *,
+    is_cold: bool,
 ) -> Work:
     credited = CREDITED[kind]
     return Work(
@@ -105,6 +122,7 @@ def _work(
         method=f"{kind} over fp32 arrays of N = {size >> 20} MiB, {credited} x N bytes counted, write-allocate is not",
         implementation=adapter.kernels.get(_KERNELS.get(kind, kind)),
         doubts=(
+            *((doubt,) if doubt else ()),
             *(() if is_cold else ("arrays may be partly cached",)),
             *((_SHARED,) if kind != "cached_read" and adapter.device.details.get("hypervisor") else ()),
         ),

@@ -1,18 +1,18 @@
 """What makes a time untrustworthy, whatever the rate that follows from it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_probe.bench.peak import Expected
 from vllm_probe.core.adapter import HardwareAdapter
 
-_DRAWN, _DIFFERENT = 256, 16
-_FAST_TIMER, _SHORT_TIMER = 1.03, 0.4
-_LONG_CALL_S = 1e-4
-"""So long that queueing it takes no time beside it."""
+Made = TypeVar("Made")
 
+_DRAWN, _LOOKS, _DIFFERENT = 256, 64, 16
+_RUN = 16
+_ALIKE = "its data is all alike, which compresses and draws little power"
 _CHECKED_S, _CHECKS, _DISAGREEING = 0.01, 3, 0.03
 _SLOW_CLOCK = 0.75
 
@@ -48,42 +48,82 @@ def out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
+def within_memory(prepare: Callable[[int], Made]) -> Made:
+    """What `prepare` makes of operands divided by the least of 1, 2, 4 and 8 that memory allows."""
+    for divisor in (1, 2, 4):
+        try:
+            return prepare(divisor)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+    return prepare(8)
+
+
 def doubt_of_data(adapter: HardwareAdapter[Any]) -> str | None:
     """Whether the adapter's random numbers are not random.
 
     Operands that are alike compress in caches and links, and draw less power, so that clocks stay higher:
     https://arxiv.org/abs/2409.18324.
     """
-    drawn = adapter.to_host(adapter.random((_DRAWN,), "fp32", seed=0))
-    return "its data is all alike, which compresses and draws little power" if len({*drawn}) < _DIFFERENT else None
+    return doubt_of_values([adapter.to_host(adapter.random((_DRAWN,), "fp32", seed=0))])
 
 
-def doubt_of_timer(device_s: float, host_s: float, call_s: float) -> str | None:
-    """Whether the device's own timer contradicts the time that the host waited, in which queueing is included."""
-    short = device_s < _SHORT_TIMER * host_s and call_s >= _LONG_CALL_S
-    if short or device_s > _FAST_TIMER * host_s:
-        return f"the device speaks of {device_s:.3g} s, of which the host waited {host_s:.3g} s"
-    return None
+def doubt_of_operands(adapter: HardwareAdapter[Any], *operands: Any) -> str | None:
+    """Whether head, middle or tail of an operand, as it is timed, is not random: some values of a vector, else rows."""
+    return doubt_of_values(part for operand in operands for part in _parts(adapter, operand))
 
 
-def doubt_of_events(adapter: HardwareAdapter[Any], call: Callable[[], object]) -> str | None:
+def _parts(adapter: HardwareAdapter[Any], operand: Any) -> list[Sequence[float]]:
+    size, run = operand.shape[0], min(_RUN if len(operand.shape) == 1 else 1, operand.shape[0])
+    starts = (0, (size - run) // 2, size - run)
+    found = [adapter.at(operand, [(start + i,) for i in range(run)]) for start in starts]
+    return [row for (row,) in found] if len(operand.shape) > 1 else [*found]
+
+
+def doubt_of_values(parts: Iterable[Sequence[float]]) -> str | None:
+    """Whether hardly any values of one of `parts` differ, from its first to its last."""
+    looked_at = (part[:: max(len(part) // _LOOKS, 1)] for part in parts)
+    return _ALIKE if any(len({*part}) < min(_DIFFERENT, len(part) / 2) for part in looked_at) else None
+
+
+def doubt_of_timer(
+    adapter: HardwareAdapter[Any], calls: Sequence[Callable[[], object]], size: int, device_s: float, host_s: float
+) -> str | None:
+    """Whether the device's own timer contradicts the time that the host waited for batches of `size` calls.
+
+    Where the host waited longer, the calls run again, to tell whether issuing and waiting explain that.
+    """
+    if device_s > (1 + _DISAGREEING) * host_s:
+        return _contradiction(device_s, host_s)
+    return doubt_of_events(adapter, calls, size) if device_s < (1 - _DISAGREEING) * host_s else None
+
+
+def _contradiction(device_s: float, host_s: float) -> str:
+    return f"its timer speaks of {device_s:.3g} s where the host waited {host_s:.3g} s"
+
+
+def doubt_of_events(
+    adapter: HardwareAdapter[Any], calls: Sequence[Callable[[], object]], size: int | None = None
+) -> str | None:
     """Whether the timer of the device disagrees with the host's by more than 3 % on the same calls.
 
-    Between a short and a long batch both must tell the same difference: what issuing and waiting cost is in both.
+    Between a batch of `size`, by default of 10 ms, and one that is three times as long both must tell the same
+    difference: what issuing and waiting cost is in both.
     """
 
     def both(count: int) -> tuple[float, float]:
+        chosen = [calls[i % len(calls)] for i in range(count)]
         begin = adapter.clock()
-        device_s = adapter.time_batch([call] * count)
+        device_s = adapter.time_batch(chosen)
         return device_s, adapter.clock() - begin
 
-    count = max(1, math.ceil(_CHECKED_S / checked(both(2)[1], 2) * 2))
+    count = size or max(1, math.ceil(_CHECKED_S / checked(both(2)[1], 2) * 2))
     for _ in range(_CHECKS):
         (short_s, short_host_s), (long_s, long_host_s) = both(count), both(3 * count)
         device_s, host_s = long_s - short_s, long_host_s - short_host_s
         if abs(device_s - host_s) <= _DISAGREEING * host_s:
             return None
-    return f"its timer speaks of {device_s:.3g} s where the host waited {host_s:.3g} s"
+    return _contradiction(device_s, host_s)
 
 
 def doubt_of_clock(clock_mhz: float | None, expected: Expected | None) -> str | None:

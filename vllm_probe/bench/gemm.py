@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm_probe.bench import spot
 from vllm_probe.bench.contest import Decided, decide
+from vllm_probe.bench.doubt import doubt_of_operands, doubt_of_values
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.timing import Case, Reading, Stopwatch, Work, absent
 from vllm_probe.core.adapter import HardwareAdapter
@@ -37,7 +38,7 @@ class LinearFormat:
         self._plan = plan
         self._cost = adapter.supports(Primitive.LINEAR, dtype).reason
         self._operators: list[Linear[Any]] = []
-        self._columns: spot.Columns = {}
+        self._columns: dict[int, spot.Columns] = {}
 
     def case(self, rows: int) -> Case:
         """The case of this format at `rows` activation rows."""
@@ -59,7 +60,7 @@ class LinearFormat:
             sets = min(math.ceil(plan.operand_bytes / weight_bytes) + 1, _MOST_SETS)
             self._choose(max(sets // divisor, 1))
         x = self._adapter.random((rows, depth), self.dtype, seed=0)
-        spot.require_linear(self._adapter, self.dtype, x, self._columns, self._operators[0](x))
+        spot.require_linear(self._adapter, self.dtype, x, self._columns[1], self._operators[0](x))
         turning = len(self._operators) * weight_bytes
         cold = plan.cache_known and turning >= 3 * plan.cache_bytes
         return Work(
@@ -71,8 +72,19 @@ class LinearFormat:
                 + (f"; {self._cost}" if self._cost else "")
             ),
             implementation=self._choices[self.dtype].choice.implementation,
-            doubts=() if cold else ("weights may be partly cached",),
+            doubts=(*self._doubts(x), *(() if cold else ("weights may be partly cached",))),
+            verify=partial(self._verify, x),
         )
+
+    def _doubts(self, x: Any) -> list[str]:
+        """Whether the activations, or one of the weights, are not random."""
+        weights = (row for seed in range(1, len(self._operators) + 1) for row in self._columns[seed].values())
+        return [*filter(None, [doubt_of_operands(self._adapter, x) or doubt_of_values(weights)])]
+
+    def _verify(self, x: Any) -> None:
+        """Of the last weight, since the first was looked at before."""
+        columns, last = self._columns[len(self._operators)], self._operators[-1]
+        spot.require_other_linear(self._adapter, self.dtype, x, columns, last)
 
     def _choose(self, sets: int) -> None:
         """Prepares the fastest implementation that computes correctly, with `sets` weights."""
@@ -114,13 +126,13 @@ class LinearFormat:
         if wrong := self._fault(name):
             return absent("error", wrong)
         operators = [self._operator(seed, name) for seed in range(1, _CONTEST_SETS + 1)]
-        spot.require_linear(self._adapter, self.dtype, x, self._columns, operators[0](x))
+        spot.require_linear(self._adapter, self.dtype, x, self._columns[1], operators[0](x))
         return Work(calls=[partial(operator, x) for operator in operators], amount=None, method="", implementation=name)
 
     def _operator(self, seed: int, implementation: str) -> Linear[Any]:
-        """Over the weight that `seed` makes; of the first some rows are kept, to check products against."""
+        """Over the weight that `seed` makes, of which some rows are kept, to check products against."""
         depth, width = self._plan.product(self.dtype)
         weight = self._adapter.random((width, depth), self.dtype, seed)
-        if seed == 1:
-            self._columns = self._columns or spot.columns_of(self._adapter, weight)
+        if seed not in self._columns:
+            self._columns[seed] = spot.columns_of(self._adapter, weight)
         return self._adapter.prepare_linear(weight, None, self.dtype, implementation)

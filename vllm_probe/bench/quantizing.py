@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from vllm_probe.bench import spot
+from vllm_probe.bench.doubt import doubt_of_operands
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
@@ -74,6 +75,7 @@ class QuantizingSection(Section):
         weights = [adapter.random((width, depth), "int8", seed) for seed in range(1, sets + 1)]
         operators = [adapter.prepare_linear(weight, None, "int8") for weight in weights]
         x = adapter.random((rows, depth), "bf16", seed=0)
+        alike = doubt_of_operands(adapter, x, *weights)
         quantized = adapter.quantize(x)
         spot.require_quantized(adapter, x, quantized)
         columns = spot.columns_of(adapter, weights[0])
@@ -86,7 +88,7 @@ class QuantizingSection(Section):
                 f"bf16 [{rows}, {depth}] quantized by row, then x int8 [{width}, {depth}]^T, in int32, "
                 f"2 FLOP per multiply-add of the product, {sets} weights in turn"
             ),
-            doubts=() if cold else ("weights may be partly cached",),
+            doubts=(*((alike,) if alike else ()), *(() if cold else ("weights may be partly cached",))),
         )
 
     def _multiply(self, operator: Callable[[Any], Any], x: Any) -> Any:

@@ -32,7 +32,7 @@ def sounded(plan: BenchPlan, adapter: HardwareAdapter[Any]) -> BenchPlan:
     try:
         array_bytes = _array_bytes(adapter, plan.array_bytes)
         data = doubt_of_data(adapter)
-        timer = doubt_of_events(adapter, _triad(adapter, array_bytes))
+        timer = doubt_of_events(adapter, [_triad(adapter, array_bytes)])
     except Exception as error:  # noqa: BLE001 a device that gives nothing back still has its other tests
         said = f"its data and its timer could not be looked at: {describe(error)}"
         return replace(plan, shrink=shrinks, doubts=(said,))

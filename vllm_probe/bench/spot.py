@@ -4,6 +4,7 @@ A result that is wrong has no rate, however fast it came. The numerics gate look
 the operands are those that are timed, of which only as much is fetched as is looked at.
 """
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,15 @@ from vllm_probe.vendors.conformance import reference
 from vllm_probe.vendors.conformance.numerics import difference, flat
 
 _LOOKS = 8
+_OTHER_SEED = 1000
 _STEP = 0.501
 """Most steps that a quantized value may be off: half of one, and its rounding."""
+
+_MARKS = (2.0**40, 2.0**41, 2.0**42)
+"""Each so large that it changes what any reduction of random numbers and the marks before it gives."""
+
+_FP32_BYTES, _NOTICED = 4, 0.1
+_UNSEEN = "whether reading takes every value could not be looked at"
 
 Columns = Mapping[int, Sequence[float]]
 """Some rows of a weight [n, k] by number, kept from before it is packed."""
@@ -45,6 +53,67 @@ def require_linear(
     operands = adapter.at(x, [(row,) for row, _ in places])
     want = [reference.dot(row, columns[column]) for row, (_, column) in zip(operands, places, strict=True)]
     _require(difference(adapter.at(result, places), want, dtype, allowed), result)
+
+
+def require_other_linear(
+    adapter: HardwareAdapter[Any],
+    dtype: str,
+    x: Any,
+    columns: Columns,
+    linear: Callable[[Any], Any],
+    *,
+    allowed: float | None = None,
+) -> None:
+    """Draws other values into `x`, which was multiplied before, and looks at their product as `require_linear` does.
+
+    Raises:
+        ArithmeticError: it is wrong, as what was kept of an earlier product is.
+    """
+    adapter.copy(adapter.random(x.shape, dtype, _OTHER_SEED), x)
+    require_linear(adapter, dtype, x, columns, linear(x), allowed=allowed)
+
+
+def require_read(adapter: HardwareAdapter[Any], array: Any) -> str | None:
+    """Changes values of `array` fp32 [n] in the middle and at the end, each of which must change what reading gives.
+
+    Afterwards the array is as it was.
+
+    Returns:
+        A doubt where the adapter cannot change single values.
+
+    Raises:
+        ArithmeticError: a value makes no difference.
+    """
+    count = array.shape[0]
+    places = [(count // 3,), (count // 2,), (count - 1,)]
+    parts = [adapter.part(array, _FP32_BYTES * place, _FP32_BYTES) for (place,) in places]
+    if any(part is None or part.nbytes != _FP32_BYTES for part in parts):
+        return _UNSEEN
+    kept, before = adapter.at(array, places), _reduced(adapter, array)
+    try:
+        for (place,), part, mark in zip(places, parts, _MARKS, strict=True):
+            if not _put(adapter, array, place, part, mark):
+                return _UNSEEN
+            after = _reduced(adapter, array)
+            noticed = abs(after - before) > _NOTICED * max(abs(after), abs(before))
+            _require(None if noticed else f"reading does not notice that value {place} changed", array)
+            before = after
+    finally:
+        for (place,), part, value in zip(places, parts, kept, strict=True):
+            _put(adapter, array, place, part, value)
+    return None
+
+
+def _put(adapter: HardwareAdapter[Any], array: Any, place: int, part: Any, value: float) -> bool:
+    """Whether `array` holds `value` at `place` once it is in `part`, the four bytes there."""
+    adapter.copy(adapter.from_host(struct.unpack("4b", struct.pack("=f", value)), "int8"), part)
+    adapter.synchronize()
+    return bool(adapter.at(array, [(place,)]) == [value])
+
+
+def _reduced(adapter: HardwareAdapter[Any], array: Any) -> float:
+    (value,) = flat(adapter.to_host(adapter.read(array)))
+    return float(value)
 
 
 def require_same(adapter: HardwareAdapter[Any], source: Any, target: Any) -> None:

@@ -7,26 +7,24 @@ taken (https://github.com/stas00/ml-engineering/tree/master/compute/accelerator/
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
 from vllm_probe.bench.compute import ComputeSection
-from vllm_probe.bench.doubt import checked
 from vllm_probe.bench.facts import Sheet
+from vllm_probe.bench.load import Load, Slice
 from vllm_probe.bench.peak import judge
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, Work, absent
-from vllm_probe.bench.watch import Seen, Watch, sum_up
+from vllm_probe.bench.watch import Seen, sum_up
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability, Measurement, Status
-from vllm_probe.core.primitive import Telemetry
 from vllm_probe.core.values import COMPUTE_DTYPES
 
 _IDLE_S = 0.25
 _BURST, _FASTEST = 20, 5
-_LONG = 10
 _SLICE_S = 0.25
 _STEADY_SLICES, _STEADY = 4, 0.01
 _PARTS = 8
@@ -37,71 +35,6 @@ _SLOPE, _SPREAD_PCT = 0.01, 10.0
 _FELL = 0.97
 _BUSY = 0.9
 _FIELDS = ("burst_gflops", "sustained_gflops", "ratio", "seconds_to_throttle")
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A stretch of load.
-
-    Attributes:
-        gflops: its rate.
-        seconds: time that the device worked.
-        readings: what it said of itself.
-    """
-
-    gflops: float
-    seconds: float
-    readings: Sequence[Telemetry]
-
-    @property
-    def clock_mhz(self) -> float | None:
-        """Mean clock, null where nobody tells."""
-        clocks = [reading.clock_mhz for reading in self.readings if reading.clock_mhz]
-        return fmean(clocks) if clocks else None
-
-
-class Load:
-    """One operation, repeated in batches; `share` of its threads' time that a CPU test had a processor for."""
-
-    def __init__(
-        self, adapter: HardwareAdapter[Any], plan: BenchPlan, work: Work, processor_s: Callable[[], float]
-    ) -> None:
-        self._adapter, self._work, self._processor_s = adapter, work, processor_s
-        self._watch, self._turn = Watch(adapter), 0
-        once = self.batch(1)
-        self._size = max(1, round(plan.batch_s / once))
-        self._long = max(1, round(_LONG * plan.batch_s / once))
-        self.worked_s = self.used_s = 0.0
-
-    def batch(self, size: int | None = None) -> float:
-        """Seconds of one call, averaged over a batch."""
-        calls, size = self._work.calls, size or self._size
-        chosen = [calls[(self._turn + i) % len(calls)] for i in range(size)]
-        self._turn += size
-        return checked(self._adapter.time_batch(chosen), size) / size
-
-    def gflops(self, call_s: float) -> float:
-        """Rate of a call that takes `call_s`."""
-        return (self._work.amount or 0.0) / call_s / 1e9
-
-    def run(self, seconds: float) -> Slice:
-        """At least `seconds` of load, in batches so long that the pauses between them cool nothing."""
-        worked_s, batches = 0.0, 0
-        with self._watch() as readings:
-            before = self._processor_s()
-            while worked_s < seconds:
-                worked_s += self.batch(self._long) * self._long
-                batches += 1
-            self.used_s += self._processor_s() - before
-        self.worked_s += worked_s
-        return Slice(self.gflops(worked_s / (batches * self._long)), worked_s, readings)
-
-    @property
-    def share(self) -> float:
-        """1 where the device is no CPU."""
-        device = self._adapter.device
-        threads = device.details.get("threads") if device.kind == "cpu" else None
-        return self.used_s / (self.worked_s * threads) if threads and self.worked_s else 1.0
 
 
 class ThermalSection(Section):
@@ -182,12 +115,13 @@ class ThermalSection(Section):
         load = Load(self.adapter, self.plan, work, self._processor_s)
         self._idle(_IDLE_S)
         burst = load.gflops(median(sorted(load.batch() for _ in range(_BURST))[:_FASTEST]))
-        load.worked_s = load.used_s = 0.0
+        load.worked_s = load.used_s = load.host_s = 0.0
         settling = self._settle(load)
         part_s = min(self.plan.sustained_s, max(self._left_s(), _SHORTEST_S)) / _PARTS
         window = [load.run(part_s) for _ in range(_PARTS)]
+        load.confirm()
         self._dtype = form.dtype
-        self._enter(work, burst, settling, window, load.share)
+        self._enter(work, burst, settling, window, load)
         return self.readings["sustained_gflops", 0]
 
     def _left_s(self) -> float:
@@ -201,14 +135,12 @@ class ThermalSection(Section):
             slices.append(load.run(_SLICE_S))
         return slices
 
-    def _enter(
-        self, work: Work, burst: float, settling: Sequence[Slice], window: Sequence[Slice], share: float
-    ) -> None:
+    def _enter(self, work: Work, burst: float, settling: Sequence[Slice], window: Sequence[Slice], load: Load) -> None:
         """Readings from what was timed."""
         seen = sum_up([[*each.readings] for each in (*settling, *window)])
         rate = sum(each.gflops * each.seconds for each in window) / sum(each.seconds for each in window)
         expected = self.plan.expectations.compute(self._dtype or "")
-        about = self._about(work, window, rate, seen, share)
+        about = self._about(work, window, rate, seen, load)
         if settling and not _is_steady(settling):
             about = _doubted(about, f"the load had not become steady in {sum(s.seconds for s in settling):.1f} s")
         judged = judge(burst, expected, seen.highest_mhz)
@@ -227,16 +159,17 @@ class ThermalSection(Section):
         self.readings["burst_gflops", 0] = Reading(burst, first)
         self.readings["sustained_gflops", 0] = Reading(rate, about)
         self.readings["ratio", 0] = Reading(rate / burst, ratio)
-        self.readings["seconds_to_throttle", 0] = _time_to_fall([*settling, *window], burst, about, share)
+        self.readings["seconds_to_throttle", 0] = _time_to_fall([*settling, *window], burst, about, load.share)
 
-    def _about(self, work: Work, window: Sequence[Slice], rate: float, seen: Seen, share: float) -> Measurement:
+    def _about(self, work: Work, window: Sequence[Slice], rate: float, seen: Seen, load: Load) -> Measurement:
         rates, window_s = [each.gflops for each in window], sum(each.seconds for each in window)
-        slope = 1 - fmean(rates[_PARTS // 2 :]) / fmean(rates[: _PARTS // 2])
+        slope, share = 1 - fmean(rates[_PARTS // 2 :]) / fmean(rates[: _PARTS // 2]), load.share
         spread_pct = 100 * (max(rates) - min(rates)) / median(rates)
         judged = judge(rate, self.plan.expectations.compute(self._dtype or ""), seen.highest_mhz)
         found = (
             (slope > _SLOPE, f"it still fell by {100 * slope:.1f} % from one half to the other"),
             (spread_pct > _SPREAD_PCT, f"its parts differ by {spread_pct:.1f} %"),
+            (load.timer is not None, load.timer or ""),
             (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (seen.held_down is not None, seen.held_down or ""),
             (judged.doubt is not None, judged.doubt or ""),
@@ -245,7 +178,7 @@ class ThermalSection(Section):
         status: Status = "noisy" if slope > _SLOPE or spread_pct > _SPREAD_PCT else "measured"
         if share < _BUSY or seen.held_down:
             status = "throttled"
-        if judged.verdict == "suspect":
+        if judged.verdict == "suspect" or load.timer:
             status = "suspect"
         return Measurement(
             source="measured",

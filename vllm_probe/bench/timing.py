@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, median_error, out_of_memory
+from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, median_error, within_memory
 from vllm_probe.bench.facts import software_of
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
@@ -51,6 +51,7 @@ class Work:
         doubts: what lowers confidence.
         threads: threads of a processor that it keeps busy, null for all of the budget.
         timer: seconds of some of `calls`, null for the time that the device spends on them.
+        verify: looks at the result again after the last round, with operands that changed; tells what stays doubtful.
     """
 
     calls: Sequence[Callable[[], object]]
@@ -60,6 +61,7 @@ class Work:
     doubts: tuple[str, ...] = ()
     threads: int | None = None
     timer: Callable[[Sequence[Callable[[], object]]], float] | None = None
+    verify: Callable[[], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,8 @@ class _Entry:
     host_s: float = 0.0
     processor_s: float = 0.0
     telemetry: list[list[Telemetry]] = field(default_factory=list)
+    unsure: str | None = None
+    timer: str | None = None
 
 
 class Stopwatch:
@@ -142,7 +146,8 @@ class Stopwatch:
             if reading is None:
                 live.append(entry)
             else:
-                self._timed[entry.case.key] = entry
+                if reading.value is not None:
+                    self._timed[entry.case.key] = entry
                 yield entry.case, reading
 
     def _once_more(self, case: Case, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Reading]]:
@@ -183,7 +188,7 @@ class Stopwatch:
             if elapsed_s > plan.hard_s or (left_s <= 0 and entry.case.optional and entry.work is None):
                 return absent("skipped", "the time for bench was over")
             if entry.work is None:
-                prepared = _prepare(entry.case)
+                prepared = within_memory(entry.case.prepare)
                 if isinstance(prepared, Reading):
                     return prepared
                 entry.work = prepared
@@ -193,9 +198,16 @@ class Stopwatch:
                 if entry.call_s > plan.round_s and needed_s > most_s:
                     return absent("skipped", f"needs {needed_s:.1f} s of the {most_s:.1f} s left")
             self._round(entry, entry.work)
-            return self._reading(entry, entry.work) if self._is_enough(entry, left_s) else None
+            return self._confirmed(entry, entry.work) if self._is_enough(entry, left_s) else None
         except (Exception, SystemExit) as error:  # noqa: BLE001 one failing test never loses another's result
             return absent("error", describe(error))
+
+    def _confirmed(self, entry: _Entry, work: Work) -> Reading:
+        entry.unsure = work.verify() if work.verify else None
+        if not work.timer:
+            size = self._batch_size(entry)
+            entry.timer = doubt_of_timer(self._adapter, work.calls, size, entry.timed_s, entry.host_s)
+        return self._reading(entry, work)
 
     def _warm_up(self, entry: _Entry, work: Work) -> None:
         entry.call_s = self._batch(entry, work, 1)
@@ -256,16 +268,14 @@ class Stopwatch:
             (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (seen.held_down is not None, seen.held_down or ""),
         )
-        told = (
-            judged.doubt,
-            doubt_of_timer(entry.timed_s, entry.host_s, call_s),
-            doubt_of_clock(seen.clock_mhz, entry.case.expected),
-        )
+        told = (judged.doubt, entry.unsure, entry.timer, doubt_of_clock(seen.clock_mhz, entry.case.expected))
         standing = self._plan.doubts if work.timer else self._plan.timed_doubts
-        doubts = [*work.doubts, *standing, *(text for applies, text in found if applies), *filter(None, told)]
+        all_doubts = (*work.doubts, *standing, *(text for applies, text in found if applies), *filter(None, told))
+        doubts = [*dict.fromkeys(all_doubts)]
         status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
-        if judged.verdict == "suspect" or share < _BUSY or seen.held_down:
-            status = "suspect" if judged.verdict == "suspect" else "throttled"
+        is_wrong = judged.verdict == "suspect" or entry.timer is not None
+        if is_wrong or share < _BUSY or seen.held_down:
+            status = "suspect" if is_wrong else "throttled"
         measurement = Measurement(
             source="measured",
             status=status,
@@ -287,13 +297,3 @@ class Stopwatch:
 def absent(status: Status, reason: str) -> Reading:
     """A reading without a value."""
     return Reading(None, Measurement(source="measured", status=status, reason=reason))
-
-
-def _prepare(case: Case) -> Work | Reading:
-    for divisor in (1, 2, 4):
-        try:
-            return case.prepare(divisor)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
-                raise
-    return case.prepare(8)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from vllm_probe.bench import spot
+from vllm_probe.bench.doubt import doubt_of_operands, doubt_of_values
 from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.plan import BenchPlan
 from vllm_probe.bench.section import Section, summary
@@ -91,6 +92,8 @@ class WeightOnlySection(Section):
         operators, x = self._operators[dtype], adapter.random((rows, depth), "bf16", seed=100)
         error = WEIGHT_ONLY_ERROR[dtype]
         spot.require_linear(adapter, "bf16", x, self._columns, operators[0](x), allowed=error)
+        alike = doubt_of_operands(adapter, x) or doubt_of_values(self._columns.values())
+        again = partial(spot.require_other_linear, adapter, "bf16", x, self._columns, operators[0], allowed=error)
         turning = len(operators) * weight_bytes
         cold = plan.cache_known and turning >= 3 * plan.cache_bytes
         return Work(
@@ -100,7 +103,8 @@ class WeightOnlySection(Section):
                 f"bf16 [{rows}, {depth}] x {dtype} [{width}, {depth}]^T, 2 FLOP per multiply-add, "
                 f"{FORMATS[dtype]:g} bytes a weight without scales, {len(operators)} in turn ({turning >> 20} MiB)"
             ),
-            doubts=() if cold else ("weights may be partly cached",),
+            doubts=(*((alike,) if alike else ()), *(() if cold else ("weights may be partly cached",))),
+            verify=again,
         )
 
 

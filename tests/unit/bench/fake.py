@@ -124,7 +124,7 @@ class FakeAdapter(HardwareAdapter[Values]):
 
     def _read(self, source: Values) -> Values:
         self._work("read", 4 * source.shape[0] / self.gb_s)
-        return source
+        return given([source.at((0,))])
 
     def _triad(self, b: Values, c: Values, scale: float, out: Values) -> None:
         self._work("triad", 12 * b.shape[0] / self.gb_s)

@@ -27,8 +27,8 @@ def slow(gflops: float, gb_s: float) -> NullAdapter:
     return play(Script(rates_gflops=rates, bandwidth_gb_s=gb_s, link_gb_s=gb_s, queue_gb_s=gb_s), **CACHES)
 
 
-def measured(adapter: NullAdapter, *only: str) -> Capability:
-    plan = make_plan(adapter.device, quick=False, only=frozenset(only))
+def measured(adapter: NullAdapter, *only: str, quick: bool = False) -> Capability:
+    plan = make_plan(adapter.device, quick=quick, only=frozenset(only))
     return run_bench(adapter, plan, STAMP, save=lambda document: None, progress=silent)
 
 
@@ -85,7 +85,7 @@ def test_a_timer_must_tell_what_the_host_waits_beyond_what_a_batch_costs(kind: t
 
 
 def test_rates_of_a_timer_that_counts_half_are_not_trusted_fully() -> None:
-    document = measured(play(Script(), Half, **CACHES), "gemm", "memory", "copies", "thermal")
+    document = measured(play(Script(), Half, **CACHES), "gemm", "memory", "copies", "thermal", quick=True)
     pointers = ("/compute_units/bf16/throughput_gflops", "/memory/triad_gb_s", "/thermal/sustained_gflops")
     for about in (document.measurements[pointer] for pointer in pointers):
         assert about.confidence != "high"
