@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.primitive import Primitive
 from vllm_probe.host.local import LocalHost
 from vllm_probe.vendors.cpu.adapter import CpuAdapter
@@ -49,8 +50,17 @@ def test_nothing_to_swap_changes_nothing(adapter: CpuAdapter, name: str) -> None
 @pytest.mark.parametrize("name", SWAP)
 def test_a_block_outside_the_pool_is_an_error(adapter: CpuAdapter, name: str) -> None:
     pool, host = adapter.allocate(BLOCK * 2), adapter.allocate_pinned(BLOCK)
-    with pytest.raises((RuntimeError, IndexError)):
+    with pytest.raises(BadUsage):
         adapter.swap(pool, [2], host, block_bytes=BLOCK, to_device=True, implementation=name)
+
+
+@pytest.mark.parametrize("name", SWAP)
+def test_memory_of_the_host_that_is_too_small_is_refused_and_stays_where_it_is(adapter: CpuAdapter, name: str) -> None:
+    pool, host = adapter.allocate(BLOCK * 4), adapter.allocate_pinned(BLOCK)
+    begin = host.data_ptr()
+    with pytest.raises(BadUsage, match="2 blocks"):
+        adapter.swap(pool, [0, 3], host, block_bytes=BLOCK, to_device=False, implementation=name)
+    assert (len(host), host.data_ptr()) == (BLOCK, begin)
 
 
 def test_a_swap_has_no_number_format(adapter: CpuAdapter) -> None:

@@ -8,18 +8,18 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
+from vllm_probe.core import arguments
 from vllm_probe.core.bringup import Stage
-from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.operations import Operations
 from vllm_probe.core.primitive import Event, MemoryReading, Telemetry, Tensor
-from vllm_probe.core.values import FenceScope
+from vllm_probe.core.values import COMPUTE_DTYPES, FenceScope
 
 
 class HardwareAdapter(Operations[Tensor]):
     """One device, brought up in order: `set_device`, `open`, then everything else.
 
-    Public methods check the order and call the `_hook` of the same name; a vendor overrides hooks, never the order.
-    Only the hooks that are abstract are needed.
+    Public methods check the order and what they are given, then call the `_hook` of the same name: a vendor overrides
+    hooks, never the checks. Only the hooks that are abstract are needed.
     """
 
     memory_fence_scope: FenceScope = "none"
@@ -27,6 +27,9 @@ class HardwareAdapter(Operations[Tensor]):
 
     alignment_bytes: int = 64
     """Alignment that allocations have at least."""
+
+    held_formats: tuple[str, ...] = COMPUTE_DTYPES
+    """Number formats that `random` and `from_host` make."""
 
     kernels: Mapping[str, str] = {}
     """What `read`, `copy`, `triad` and `stream` run, by name."""
@@ -83,7 +86,7 @@ class HardwareAdapter(Operations[Tensor]):
             int8 [nbytes].
 
         Raises:
-            BadUsage: a negative size, or an alignment that is no power of two.
+            BadUsage: a size that is not whole or negative, or an alignment that is no power of two.
             MemoryError: there is not as much; the adapter stays usable.
         """
         self._require(Stage.OPEN, "allocate")
@@ -113,13 +116,25 @@ class HardwareAdapter(Operations[Tensor]):
         return self._address(tensor)
 
     def random(self, shape: Sequence[int], dtype: str, seed: int) -> Tensor:
-        """Seeded data: standard normal for floating formats, the full range for int8."""
+        """Seeded data: standard normal for floating formats, the full range for int8.
+
+        Raises:
+            UnknownName: `dtype` is none of `held_formats`.
+            BadUsage: a size that is not whole or negative.
+        """
         self._require(Stage.OPEN, "random")
+        arguments.check_format(dtype, self.held_formats)
+        arguments.check_shape(shape)
         return self._random(tuple(shape), dtype, seed)
 
     def from_host(self, values: Sequence[Any], dtype: str) -> Tensor:
-        """Nested lists of numbers, rows first, as a tensor in `dtype`."""
+        """Nested lists of numbers, rows first, as a tensor in `dtype`.
+
+        Raises:
+            UnknownName: `dtype` is none of `held_formats`.
+        """
         self._require(Stage.OPEN, "from_host")
+        arguments.check_format(dtype, self.held_formats)
         return self._from_host(values, dtype)
 
     def to_host(self, tensor: Tensor) -> list[Any]:
@@ -133,8 +148,13 @@ class HardwareAdapter(Operations[Tensor]):
         return self._at(tensor, places)
 
     def part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:
-        """The `nbytes` from `offset` on of a vector, as int8 in its own memory; null where none can be named."""
+        """The `nbytes` from `offset` on of what `allocate` gave, in its own memory; null where none can be named.
+
+        Raises:
+            BadUsage: it does not lie within `tensor`.
+        """
         self._require(Stage.OPEN, "part")
+        arguments.check_part(tensor, offset, nbytes)
         return self._part(tensor, offset, nbytes)
 
     def copy(self, source: Tensor, target: Tensor, *, non_blocking: bool = False, queue: int = 0) -> Event:
@@ -142,8 +162,12 @@ class HardwareAdapter(Operations[Tensor]):
 
         `non_blocking` returns once the copy stands in `queue`, of which there are `copy_queues`; the event tells its
         end. Without it the copy is over, or in the one queue that everything else is in.
+
+        Raises:
+            BadUsage: `target` has another size or format, or there is no such queue.
         """
         self._require(Stage.OPEN, "copy")
+        arguments.check_copy(source, target, queue, self.copy_queues)
         return self._copy(source, target, non_blocking=non_blocking, queue=queue)
 
     def read(self, source: Tensor) -> Tensor:
@@ -162,8 +186,13 @@ class HardwareAdapter(Operations[Tensor]):
         return self._stream(source, target)
 
     def fence(self, scope: FenceScope) -> None:
-        """Orders memory up to `scope`, at least; no scope is weakened."""
+        """Orders memory up to `scope`, at least; no scope is weakened.
+
+        Raises:
+            UnknownName: there is no such scope.
+        """
         self._require(Stage.OPEN, "fence")
+        arguments.check_scope(scope)
         self._fence(scope)
 
     def synchronize(self) -> None:
@@ -255,9 +284,7 @@ class HardwareAdapter(Operations[Tensor]):
     def _checked(self, nbytes: int, alignment: int | None) -> int:
         """The alignment of an allocation, by default the adapter's."""
         wanted = self.alignment_bytes if alignment is None else alignment
-        if nbytes < 0 or wanted < 1 or wanted & (wanted - 1):
-            hint = "sizes are not negative, alignments are powers of two"
-            raise BadUsage(f"{self.device.id}: {nbytes} bytes at multiples of {wanted} cannot be allocated", hint=hint)
+        arguments.check_allocation(self.device.id, nbytes, wanted)
         return wanted
 
     def _at(self, tensor: Tensor, places: Sequence[Sequence[int]]) -> list[Any]:

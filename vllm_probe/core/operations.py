@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
+from vllm_probe.core import arguments
 from vllm_probe.core.bringup import Stage
 from vllm_probe.core.errors import AdapterOutOfOrder, UnknownName
 from vllm_probe.core.offering import Offering
@@ -135,9 +136,13 @@ class Operations(Offering, Generic[Tensor]):
 
         Returns:
             New tensor of the shape and format of `query`.
+
+        Raises:
+            BadUsage: the lengths are not those of the tokens.
         """
         self._require(Stage.OPEN, "attention")
         self._require_known(Primitive.ATTENTION, implementation)
+        arguments.check_sequences(query, key, value, lengths, causal=causal)
         return self._attention(query, key, value, lengths, causal, implementation)
 
     def rms_norm(self, rows: Tensor, weight: Tensor, epsilon: float, *, implementation: str | None = None) -> Tensor:
@@ -205,9 +210,13 @@ class Operations(Offering, Generic[Tensor]):
             block_bytes: size of a block.
             to_device: from `host` into `pool`; else the other way.
             implementation: one of `implementations`.
+
+        Raises:
+            BadUsage: a block is not in `pool` or named twice, or `host` is too small.
         """
         self._require(Stage.OPEN, "swap")
         self._require_known(Primitive.SWAP, implementation)
+        arguments.check_blocks(pool, blocks, host, block_bytes)
         self._swap(pool, blocks, host, block_bytes, to_device, implementation)
         self._fence(Primitive.SWAP.fence_scope)
 

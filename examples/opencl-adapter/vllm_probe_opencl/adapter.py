@@ -34,6 +34,7 @@ class OpenClAdapter(HardwareAdapter[ClTensor]):
 
     memory_fence_scope = "device"
     copy_queues = 4
+    held_formats = ("fp32", "fp16", "int8")
 
     def __init__(self, host: Host) -> None:
         super().__init__()

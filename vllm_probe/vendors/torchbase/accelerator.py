@@ -53,6 +53,7 @@ class AcceleratorAdapter(TorchAdapter):
 
     memory_fence_scope = "system"
     copy_queues = 8
+    held_formats = (*TorchAdapter.held_formats, "tf32", "fp8_e4m3")
     """Streams; how many of them are worth using is for a measurement to tell."""
 
     torch_name: ClassVar[str]

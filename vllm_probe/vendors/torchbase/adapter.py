@@ -49,6 +49,7 @@ class TorchAdapter(CompilingAdapter):
     """A device that torch knows by the name `torch_device`."""
 
     torch_device: ClassVar[str]
+    held_formats = tuple(DTYPES)
     kernels = MappingProxyType({"read": "aten::sum", "copy": "aten::copy_", "triad": "aten::add.out"})
 
     linears: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -190,7 +191,7 @@ class TorchAdapter(CompilingAdapter):
         return [tensor[tuple(place)].tolist() for place in places]
 
     def _part(self, tensor: torch.Tensor, offset: int, nbytes: int) -> torch.Tensor:
-        return tensor.view(torch.int8)[offset : offset + nbytes]
+        return tensor[offset : offset + nbytes]
 
     def _address(self, tensor: torch.Tensor) -> int:
         return int(tensor.data_ptr())
