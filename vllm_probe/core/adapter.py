@@ -148,7 +148,7 @@ class HardwareAdapter(Operations[Tensor]):
         return self._at(tensor, places)
 
     def part(self, tensor: Tensor, offset: int, nbytes: int) -> Tensor | None:
-        """The `nbytes` from `offset` on of what `allocate` gave, in its own memory; null where none can be named.
+        """The `nbytes` from `offset` on of a vector, as int8 in its own memory; null where none can be named.
 
         Raises:
             BadUsage: it does not lie within `tensor`.

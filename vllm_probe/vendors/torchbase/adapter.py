@@ -191,7 +191,7 @@ class TorchAdapter(CompilingAdapter):
         return [tensor[tuple(place)].tolist() for place in places]
 
     def _part(self, tensor: torch.Tensor, offset: int, nbytes: int) -> torch.Tensor:
-        return tensor[offset : offset + nbytes]
+        return tensor.view(torch.int8)[offset : offset + nbytes]
 
     def _address(self, tensor: torch.Tensor) -> int:
         return int(tensor.data_ptr())
