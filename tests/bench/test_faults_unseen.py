@@ -27,6 +27,7 @@ from vllm_probe.core.primitive import Linear, Telemetry
 from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
 from vllm_probe.vendors.null.probe import Script
 
+_WIDTH = 4096
 BURST, SUSTAINED = "/thermal/burst_gflops", "/thermal/sustained_gflops"
 
 
@@ -221,12 +222,13 @@ class HalfOfLarge(Multiplying):
     prepared = 0
 
     def faulty(self, right: Linear[NullTensor], weight: NullTensor) -> Linear[NullTensor]:
-        self.prepared += 1
-        n, (width, _) = self.prepared, weight.shape
+        width = weight.shape[0]
+        self.prepared += width == _WIDTH
+        is_first = self.prepared == 1
 
         def linear(rows: NullTensor) -> NullTensor:
             begin, out = self.clock_s, right(rows)
-            if width < 1024 or n % 2:
+            if width < _WIDTH or is_first:
                 return out
             self.clock_s = (begin + self.clock_s) / 2
             product = numbers_in(out)

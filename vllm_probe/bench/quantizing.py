@@ -76,10 +76,8 @@ class QuantizingSection(Section):
         operators = [adapter.prepare_linear(weight, None, "int8") for weight in weights]
         x = adapter.random((rows, depth), "bf16", seed=0)
         alike = doubt_of_operands(adapter, x, *weights)
-        quantized = adapter.quantize(x)
-        spot.require_quantized(adapter, x, quantized)
-        columns = spot.columns_of(adapter, weights[0])
-        spot.require_linear(adapter, "int8", quantized[0], columns, operators[0](quantized[0]))
+        first, last = (spot.columns_of(adapter, weights[i]) for i in (0, -1))
+        self._require(x, first, operators[0])
         cold = plan.cache_known and sets * weight_bytes >= 3 * plan.cache_bytes
         return Work(
             calls=[partial(self._multiply, operator, x) for operator in operators],
@@ -88,8 +86,19 @@ class QuantizingSection(Section):
                 f"bf16 [{rows}, {depth}] quantized by row, then x int8 [{width}, {depth}]^T, in int32, "
                 f"2 FLOP per multiply-add of the product, {sets} weights in turn"
             ),
+            verify=partial(self._verify, x, last, operators[-1]),
             doubts=(*((alike,) if alike else ()), *(() if cold else ("weights may be partly cached",))),
         )
+
+    def _require(self, x: Any, columns: spot.Columns, operator: Callable[[Any], Any]) -> None:
+        quantized = self.adapter.quantize(x)
+        spot.require_quantized(self.adapter, x, quantized)
+        spot.require_linear(self.adapter, "int8", quantized[0], columns, operator(quantized[0]))
+
+    def _verify(self, x: Any, columns: spot.Columns, operator: Callable[[Any], Any]) -> None:
+        """With other activations in the same place."""
+        self.adapter.copy(self.adapter.random(x.shape, "bf16", seed=1000), x)
+        self._require(x, columns, operator)
 
     def _multiply(self, operator: Callable[[Any], Any], x: Any) -> Any:
         return operator(self.adapter.quantize(x)[0])

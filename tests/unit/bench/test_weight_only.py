@@ -102,3 +102,38 @@ def test_a_kernel_that_gives_something_else_has_no_rate() -> None:
     made = document(measured(adapter))
     assert made.measurements["/weight_only/int4/curve"].status == "error"
     assert "is allowed in bf16" in made.unknown["/weight_only/int4/curve"]
+
+
+class Remembering(Narrow):
+    """Multiplies an array once."""
+
+    def _prepare_weight_only(self, weight: Values, dtype: str) -> Linear[Values]:
+        right, known = super()._prepare_weight_only(weight, dtype), {}
+
+        def linear(x: Values) -> Values:
+            if id(x) not in known:
+                known[id(x)] = x, right(Values(x.shape, list, x.at))
+            self._now += 1e-4
+            return known[id(x)][1]
+
+        return linear
+
+
+def test_a_product_that_is_remembered_has_no_rate() -> None:
+    made = document(measured(Remembering()))
+    assert made.weight_only["int4"].curve == ()
+    assert "the timed result" in made.unknown["/weight_only/int4/curve"]
+
+
+class Alike(Narrow):
+    """Draws the same value for all of a matrix."""
+
+    def _random(self, shape: tuple[int, ...], dtype: str, seed: int) -> Values:
+        row = [1.0] * shape[-1]
+        return Values(shape, list, lambda at: row if len(at) == 1 else 1.0)
+
+
+def test_operands_that_are_alike_are_said() -> None:
+    about = document(measured(Alike())).measurements["/weight_only/int4/curve/0"]
+    assert about.confidence != "high"
+    assert "alike" in (about.reason or "")
