@@ -321,15 +321,12 @@ def test_a_device_without_a_descriptor_is_measured_in_a_child(cli: Cli, caplog: 
     assert "null0.capability.json" in again.json()["capability"]
 
 
-def test_only_the_progress_of_that_child_shows(cli: Cli) -> None:
+def test_of_that_child_nothing_shows_where_nobody_watches_its_progress(cli: Cli) -> None:
     assert cli("--version", plugins="null").code == 0
     command = [sys.executable, "-m", "vllm_probe", "negotiate", "--model", "Qwen3-Embedding-0.6B", "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(ended.stdout)["capability"].startswith("quick bench of null0")
-    said, *progress = ended.stderr.splitlines()
-    assert said == "warning: no capability document for null0: measuring it, about 8 s"
-    assert progress
-    assert all(re.match(r"bench \d+/\d+: ", line) for line in progress)
+    assert ended.stderr == "warning: no capability document for null0: measuring it, about 8 s\n"
 
 
 def test_a_replay_is_never_measured(cli: Cli) -> None:

@@ -84,8 +84,8 @@ class Terminal:
         """Prints lines on stderr, folded on a terminal."""
         tell(f"{fold(line)}\n")
 
-    def progress(self, title: str, *, may_crash: bool = False) -> AbstractContextManager["Progress"]:
-        """A `Progress` on stderr: a bar on a terminal, else a line when a step is over, or begins if it may crash."""
-        from vllm_probe.cli.render.progress import bar, begins, lines
+    def progress(self, title: str) -> AbstractContextManager["Progress"]:
+        """A `Progress`: a bar where stderr is a terminal, else a line for each step with `--log-level info`."""
+        from vllm_probe.cli.render.progress import bar, logged
 
-        return bar(title) if sys.stderr.isatty() else begins(title) if may_crash else lines(title)
+        return bar(title) if sys.stderr.isatty() else logged(title)

@@ -41,12 +41,13 @@ def check(
 ) -> int:
     """Runs the conformance suite on the adapter of a plug-in: order, memory, copies, fences, every primitive.
 
-    Exits with 1 when a check fails. What the adapter does not have is skipped, with the reason.
+    Exits with 1 when a check fails. What the adapter does not have is skipped, with the reason. Where stderr is no
+    terminal, `--log-level info` names each check as it begins, so that the last is the one that crashed.
     """
     from vllm_probe import api
 
     ctx.obj.refuse_replay("adapter check")
-    with ctx.obj.progress("adapter check", may_crash=True) as progress:
+    with ctx.obj.progress("adapter check") as progress:
         report = api.check_adapter(name, ctx.obj.host, device=device, progress=progress)
     ctx.obj.emit(report, as_json=as_json, renderer="conformance")
     return int(report.failed > 0)

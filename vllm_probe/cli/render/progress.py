@@ -1,15 +1,17 @@
-"""Progress of long steps, always on stderr."""
+"""Progress of long steps: a bar for who watches on a terminal, and elsewhere the log."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vllm_probe.cli.streams import tell
 from vllm_probe.core.progress import Progress
+
+_logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def bar(title: str) -> Iterator[Progress]:
-    """A bar with the current step and the time so far."""
+    """A bar on stderr with the current step and the time so far."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -32,27 +34,14 @@ def bar(title: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def lines(title: str) -> Iterator[Progress]:
-    """One line whenever a step is over, with its name and how many are; parts of a step have none."""
-    running, last = "", 0
+def logged(title: str) -> Iterator[Progress]:
+    """A line of the log at level info whenever a step begins, so that the last names the one that hangs or crashes."""
+    begun = ""
 
     def advance(step: str, done: int, total: int) -> None:
-        nonlocal running, last
-        if running == step and done < total:
-            return
-        if running and last < done:
-            tell(f"{title} {done}/{total}: {running}\n")
-        running, last = step, done
-
-    yield advance
-
-
-@contextmanager
-def begins(title: str) -> Iterator[Progress]:
-    """One line whenever a step begins, so that the last names the one that hangs or ends the process."""
-
-    def advance(step: str, done: int, total: int) -> None:
-        if done < total:
-            tell(f"{title} {done + 1}/{total}: {step}\n")
+        nonlocal begun
+        if done < total and step != begun:
+            begun = step
+            _logger.info("%s %d/%d: %s", title, done + 1, total, step)
 
     yield advance
