@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -198,6 +199,8 @@ def test_a_new_package_is_clean_and_passes_its_own_tests(acme: Installed) -> Non
     tested = acme.run("pytest", "-q", "-rs", "-p", "no:cacheprovider")
     assert "failed" not in tested
     assert "the adapter has none" in tested
+    texts = [path.read_text() for path in acme.root.rglob("*.py")]
+    assert [text for text in texts if re.search(r"\b[Aa]n? my_npu", text)] == []  # a name may begin with any letter
     left = [path for path in acme.root.rglob("*") if path.is_file() and "$" in path.read_text(errors="ignore")]
     assert [path for path in left if path.suffix in {".py", ".toml", ".md", ".json"}] == []
 
