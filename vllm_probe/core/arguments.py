@@ -38,11 +38,11 @@ def check_copy(source: DeviceTensor, target: DeviceTensor, queue: int, queues: i
 
     Of the format the bytes of an element are known, and the type where both tensors have a `dtype`.
     """
-    if not is_size(queue) or queue >= queues:
+    if queue not in range(queues):
         raise BadUsage(f"there is no queue {queue}", hint=f"copy_queues is {queues}, and the first is 0")
-    counts = math.prod(source.shape), math.prod(target.shape)
-    kinds = [getattr(each, "dtype", None) for each in (source, target)]
-    if source.nbytes != target.nbytes or counts[0] != counts[1] or (None not in kinds and kinds[0] != kinds[1]):
+    first, second = getattr(source, "dtype", None), getattr(target, "dtype", None)
+    same = source.nbytes == target.nbytes and (first is second or first == second or None in (first, second))
+    if not same or (source.shape != target.shape and math.prod(source.shape) != math.prod(target.shape)):
         sizes = [f"{each.nbytes} bytes of shape {[*each.shape]}" for each in (source, target)]
         hint = "a copy converts and repeats nothing: give a target of the same size and format"
         raise BadUsage(f"{sizes[0]} cannot be copied over {sizes[1]}", hint=hint)
