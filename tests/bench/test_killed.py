@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -56,7 +57,7 @@ class Place:
         return self.folder / "capability.json.partial"
 
     def command(self, section: str) -> list[str]:
-        return ["bench", "--device", self.device, "--emit", str(self.file), "--only", section]
+        return ["--log-level", "info", "bench", "--device", self.device, "--emit", str(self.file), "--only", section]
 
     def start(
         self, section: str, code: str | None = None, before: Callable[[], None] | None = None
@@ -94,8 +95,14 @@ def valid(path: Path) -> Capability:
     return codec.from_json(Capability, document)
 
 
-def titles(stderr: str) -> list[str]:
-    return [line.partition(": ")[2] for line in stderr.splitlines() if line.startswith("bench ")]
+def begun(stderr: str) -> list[str]:
+    """Tests that were begun, by the log: the last of each number, since what is over has a number of its own."""
+    return [*dict(re.findall(r"progress: bench (\d+)/\d+: (.+)", stderr)).values()]
+
+
+def over(stderr: str) -> list[str]:
+    """Tests behind which another was begun."""
+    return begun(stderr)[:-1]
 
 
 def end_early(place: Place, section: str, tests: int, how: signal.Signals) -> tuple[int, str]:
@@ -103,7 +110,7 @@ def end_early(place: Place, section: str, tests: int, how: signal.Signals) -> tu
     process = place.start(section)
     assert process.stderr
     lines: list[str] = []
-    while len(titles("".join(lines))) < tests:
+    while len(over("".join(lines))) < tests:
         lines.append(process.stderr.readline())
         assert lines[-1], lines
     until = time.monotonic() + TIMEOUT_S
@@ -123,7 +130,7 @@ def goes_on(place: Place, section: str, before: list[str]) -> None:
     assert process.returncode == 0, stderr
     assert valid(place.file).device.id == place.device
     assert not place.partial.exists()
-    assert not set(before) & set(titles(stderr))
+    assert not set(before) & set(begun(stderr))
 
 
 @pytest.mark.parametrize(("section", "tests"), SECTIONS.items())
@@ -135,7 +142,7 @@ def test_killed_in_a_section_of_the_scripted_device(place: Place, section: str, 
     abouts = [about for about in document.measurements.values() if about.samples]
     assert bool(abouts) == bool(tests.stop)
     assert "not run yet" in (*document.unknown.values(), *(each.reason for each in document.measurements.values()))
-    goes_on(place, section, titles(stderr)[tests])
+    goes_on(place, section, over(stderr)[tests])
 
 
 @pytest.mark.slow
@@ -189,4 +196,4 @@ def test_a_folder_that_cannot_be_written_is_an_error_before_anything_is_measured
     _, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 2
     assert stderr.splitlines()[-2].endswith("[unwritable-output]")
-    assert titles(stderr) == []
+    assert begun(stderr) == []
