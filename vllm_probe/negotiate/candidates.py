@@ -12,6 +12,7 @@ from vllm_probe.negotiate.rates import slower
 from vllm_probe.negotiate.support import (
     DTYPES,
     WORDS,
+    arch_of,
     cache_reason,
     device_doubt,
     device_reason,
@@ -25,6 +26,7 @@ from vllm_probe.negotiate.support import (
     own_reason,
     shown,
     support,
+    unnamed,
 )
 
 _TIE = 1.05  # a difference that bench cannot tell from noise
@@ -202,8 +204,8 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     found += [_cache_doubt(case, dtype, is_own=is_own), *([own_doubt(case), _unsized(case, method)] if is_own else [])]
     doubts = [each for each in found if each]
     needed = row.get("native_arch", row.get("min_arch"))
-    if needed and case.capability.device.arch is None:
-        doubts.append(f"{name} needs {shown(needed)} or newer; the descriptor names no arch")
+    if needed and arch_of(case) is None:
+        doubts.append(f"{name} needs {shown(needed)} or newer; {unnamed(case)}")
     refusal, unsupported = None, _unsupported(case, name)
     if case.spec.quantization != "none":
         refusal = f"the checkpoint is {case.spec.quantization} already"

@@ -27,23 +27,37 @@ def dtype_rule(case: Case, dtype: str) -> Row:
     return found
 
 
+def arch_of(case: Case) -> str | None:
+    """The architecture in the words of the tables; null where it is unknown or none of the vendor's form."""
+    word = (case.capability.device.arch or "").lower().partition(":")[0]
+    word = re.sub(r"^ascend[ _-]*", "", word)
+    form = support(case, "floors").get("form", ".+")
+    return word if re.fullmatch(form, word) else None
+
+
+def unnamed(case: Case) -> str:
+    """Why the architecture is not known."""
+    word = case.capability.device.arch
+    return f"the descriptor's arch {word!r} is none of {case.device_type}" if word else "the descriptor names no arch"
+
+
 def kernel_reason(case: Case, row: Row) -> str | None:
     """Why the engine certainly has no kernel here, or null; where the architecture is not known nothing is certain."""
-    arch = case.capability.device.arch
+    arch, word = case.capability.device.arch, arch_of(case)
     if row.get("no"):
         return str(row["no"])
     if is_below(case, row.get("min_arch")):
         return f"its kernels need {shown(row['min_arch'])}, this is {arch}"
     if "max_arch" in row and is_below(case, (row["max_arch"][0], row["max_arch"][1] + 1)) is False:
         return f"its kernels end with {shown(row['max_arch'])}, this is {arch}: {row['note']}"
-    if arch and "archs" in row and not arch.startswith(tuple(row["archs"])):
+    if word and "archs" in row and not word.startswith(tuple(row["archs"])):
         return f"its kernels are for {', '.join(row['archs'])}, this is {arch}: {row['note']}"
     return None
 
 
 def is_below(case: Case, least: Sequence[Any] | None) -> bool | None:
     """Whether the architecture is older than `least`; null where it is unknown or of another family."""
-    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", case.capability.device.arch or "")
+    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", arch_of(case) or "")
     if least is None or arch is None or least[0] != arch[1]:
         return None
     return int(arch[2]) < int(least[1])
@@ -56,12 +70,12 @@ def shown(arch: Sequence[Any]) -> str:
 
 def doubt(case: Case, row: Row) -> str | None:
     """What a table is not sure of on this architecture, or null."""
-    arch, sure = case.capability.device.arch, tuple(row.get("sure_arch", ()))
+    arch, sure = arch_of(case), tuple(row.get("sure_arch", ()))
     if version_number(row.get("doubt_since", "0")) > version_number(case.engine_version):
         return None
     if "doubt" not in row or (arch and sure and arch.startswith(sure)):
         return None
-    seen = f"; {f'this is {arch}' if arch else 'the descriptor names no arch'}" if sure else ""
+    seen = f"; {f'this is {arch}' if arch else unnamed(case)}" if sure else ""
     return f"{row['doubt']}{seen}"
 
 
@@ -78,10 +92,10 @@ def device_reason(case: Case) -> str | None:
 def device_doubt(case: Case) -> str | None:
     """The devices that the engine runs on, where the descriptor does not say which this is; or null."""
     rules = support(case, "floors")
-    if not rules or case.capability.device.arch:
+    if not rules or arch_of(case):
         return None
     rule = at_version(rules["rows"], case.engine_version)
-    return f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}; the descriptor names no arch"
+    return f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}; {unnamed(case)}"
 
 
 def release_for(case: Case) -> str | None:
@@ -92,7 +106,7 @@ def release_for(case: Case) -> str | None:
 
 
 def _is_under(case: Case, rule: Row) -> bool:
-    arch = case.capability.device.arch
+    arch = arch_of(case)
     is_other = bool(arch and "archs" in rule and not arch.startswith(tuple(rule["archs"])))
     return is_other or is_below(case, rule.get("min_arch")) is True
 

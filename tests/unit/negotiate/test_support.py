@@ -70,6 +70,33 @@ def test_an_architecture_that_no_release_names_is_refused(arch: str, device_type
     assert runs or f"this is {arch}: no release" in str(reason)
 
 
+@pytest.mark.parametrize(
+    ("arch", "device_type", "runs"),
+    [
+        ("910B3", "ascend", True), ("Ascend910B3", "ascend", True), ("ascend910b3", "ascend", True),
+        ("Ascend910_9392", "ascend", True), ("Ascend950PR", "ascend", True), ("Ascend910A", "ascend", False),
+        ("GFX942", "amd", True), ("gfx942:sramecc+:xnack-", "amd", True), ("GFX1030", "amd", False),
+        ("SM_90", "nvidia", True), ("sm_90a", "nvidia", True), ("SM_61", "nvidia", False),
+    ],
+)  # fmt: skip
+def test_how_an_architecture_is_spelled_does_not_decide(arch: str, device_type: str, runs: bool) -> None:
+    found = answer(QWEN3_8B, on(arch, device_type))
+    assert (unsupported(found) is None) == runs
+    assert found.dtype == "bfloat16" if runs else f"this is {arch}" in str(unsupported(found))
+    assert not any("is none of" in each for each in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("arch", "device_type"),
+    [("hopper", "nvidia"), ("9.0", "nvidia"), ("MI300X", "amd"), ("Ascend910", "ascend"), ("davinci", "ascend")],
+)
+def test_a_word_that_is_no_architecture_of_the_vendor_is_only_doubted(arch: str, device_type: str) -> None:
+    found = answer(QWEN3_8B, on(arch, device_type))
+    assert unsupported(found) is None
+    said = f"the descriptor's arch '{arch}' is none of {device_type}"
+    assert any("runs on" in each and said in each for each in found.warnings)
+
+
 @pytest.mark.parametrize("document", [RTX, ASCEND, ARC, on(None, "amd")])
 def test_an_unknown_architecture_is_only_doubted(document: dict[str, Any]) -> None:
     found = answer(QWEN3_8B, document)
