@@ -32,7 +32,8 @@ def _max_num_seqs(chosen: Sized) -> str:
     if case.spec.task == "embed" and seqs <= max(1, chosen.chunk.rows // SHORT_TEXT):
         return f"a --concurrency above {seqs}, another prefill_chunk_size, or --max-num-seqs"
     if seqs < case.workload.concurrency:
-        return f"more memory, a --concurrency below {seqs}, shorter requests, or --max-num-seqs"
+        fewer = f"a --concurrency below {seqs}, " if seqs > 1 else ""
+        return f"more memory, {fewer}shorter requests, or --max-num-seqs"
     return "another --concurrency, or --max-num-seqs"
 
 

@@ -44,6 +44,9 @@ def test_more_requests_change_the_sequences_of_a_step_exactly_where_that_is_said
     assert decision(many, "max_num_seqs").would_change == "another --concurrency, or --max-num-seqs"
     tight = decision(config(QWEN3_8B, H100, engine="vllm", device_memory_bytes=20 * GIB), "max_num_seqs").would_change
     assert tight.startswith("more memory, a --concurrency below ")
+    least = config(QWEN3_8B, H100, engine="vllm", device_memory_bytes=8 * GIB, pins={"quantization": "none"})
+    assert least.max_num_seqs == 1
+    assert decision(least, "max_num_seqs").would_change == "more memory, shorter requests, or --max-num-seqs"
 
 
 def test_a_pinned_value_changes_with_its_option_alone() -> None:
