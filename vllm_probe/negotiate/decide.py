@@ -195,6 +195,8 @@ def _memory(record: Record, chosen: Sized) -> None:
     share, rule = case.request.pins.get("gpu_memory_utilization"), _NO_CAPACITY
     limit = limit_bytes(case, chosen.budget.graph_bytes)
     needs: dict[str, Any] = {} if chosen.boots else {"boots_from_bytes": least_capacity(chosen)}
+    if needs and share is not None:
+        needs["boots_unpinned_from_bytes"] = least_capacity(chosen, without="gpu_memory_utilization")
     if case.total_bytes and requested is not None and share is None:
         outside = 0 if case.law["graphs_in_utilization"] else chosen.budget.graph_bytes
         rule = f"{format_bytes(requested)} of {format_bytes(case.total_bytes)}"

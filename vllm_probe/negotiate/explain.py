@@ -50,12 +50,16 @@ def way_out(config: RuntimeConfig, again: Callable[[str], str] | None = None) ->
         return "take another device or engine, or a model in a format that runs here"
     if is_invalid:
         return "ask for shorter requests, or take a model with a longer context"
-    least = _share_of(config).inputs.get("boots_from_bytes")
+    share = _share_of(config)
+    least, unpinned = (share.inputs.get(key) for key in ("boots_from_bytes", "boots_unpinned_from_bytes"))
     if not isinstance(least, int):
         return "leave out what is pinned, or take a smaller model"
     needed = f"{_enough(least)} of memory"
     if budget.device_total_bytes is not None and budget.device_total_bytes < _LEAST_MEMORY:
         return f"it needs {needed}: give the memory with its unit, such as --device-memory 24GiB"
+    if isinstance(unpinned, int) and unpinned < least:
+        enough = f"a device with {_enough(unpinned)} of memory is enough then"
+        return f"leave out --gpu-memory-utilization {share.value:g}: {enough}; or take a smaller model"
     return f"take a device with {needed}, or a smaller model"
 
 

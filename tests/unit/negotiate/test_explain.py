@@ -100,7 +100,9 @@ def test_a_device_with_the_memory_that_is_named_boots(
     except BadUsage:
         return
     said = way_out(replace(found, alternatives=()))
-    if words := re.fullmatch(r"take a device with ([\d.]+ .i?B) of memory, or a smaller model", said):
+    if said.startswith("leave out --gpu-memory-utilization 0.3: "):
+        asked["pins"] = {}
+    if words := re.search(r"a device with ([\d.]+ .i?B) of memory", said):
         larger = config(spec, document, device_memory_bytes=parse_size(words[1]), **asked)
         assert larger.budget.verdict == "boots"
 
@@ -112,6 +114,21 @@ def test_the_memory_that_is_named_is_no_more_than_what_boots() -> None:
     enough = parse_size(said.split(" with ")[1].split(" of ")[0])
     verdicts = [config(QWEN3_8B, H100, device_memory_bytes=enough - less, **asked).budget for less in (0, GIB // 50)]
     assert [each.verdict == "boots" for each in verdicts] == [True, False]
+
+
+def test_a_pinned_share_is_left_out_where_a_smaller_device_is_enough_without_it() -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "device_memory_bytes": 8 * GIB}
+    only = {"quantization": "none"}
+    small, large = (
+        way_out(
+            replace(config(QWEN3_8B, H100, pins=only | {"gpu_memory_utilization": share}, **asked), alternatives=())
+        )
+        for share in (0.05, 0.99)
+    )
+    free = way_out(replace(config(QWEN3_8B, H100, pins=only, **asked), alternatives=()))
+    enough = free.removeprefix("take ").partition(",")[0]
+    assert small == f"leave out --gpu-memory-utilization 0.05: {enough} is enough then; or take a smaller model"
+    assert large.startswith("take a device with ")
 
 
 def test_what_no_memory_makes_up_for_is_answered_without_a_size() -> None:
