@@ -1,5 +1,6 @@
 """Hints that are followed as they stand, and what is said once and first."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -29,6 +30,50 @@ def test_every_command_of_a_refusal_boots_when_it_is_typed(cli: Cli) -> None:
         for command in found:
             assert cli(*command).code == 0, command
             assert "--capability" in command
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("Qwen3-8B",),
+        (
+            "Qwen3-8B",
+            "--device-memory",
+            "7GiB",
+            "--objective",
+            "memory",
+            "--engine-version",
+            "0.31.0",
+            "--enforce-eager",
+        ),
+        (
+            "Qwen3-8B",
+            "--input-len",
+            "600",
+            "--output-len",
+            "20",
+            "--concurrency",
+            "3",
+            "--gpu-memory-utilization",
+            "0.5",
+        ),
+    ],
+)
+def test_a_saved_config_that_cannot_boot_is_answered_with_whole_commands_that_ask_the_same(
+    cli: Cli, asked: tuple[str, ...]
+) -> None:
+    on_laptop = ("--capability", "rtx-4060-laptop", "--engine", "vllm")
+    Path("big.json").write_text(cli("negotiate", *asked, *on_laptop, "--json").out)
+    for command in (("export", "vllm"), ("export", "docker"), ("serve",)):
+        ended = cli(*command, "big.json")
+        assert (ended.code, ended.error) == (1, "does-not-fit")
+        found = _commands(ended.err.splitlines()[-1])
+        assert len(found) == 3
+    for words in found:
+        assert cli(*words).code == 0, words
+        for option in (*on_laptop, *asked[1:]):
+            assert option in words or option == "7GiB"
+    assert json.loads(Path("runtime.json").read_text())["budget"]["verdict"] == "boots"
 
 
 def test_the_command_of_another_value_takes_the_place_of_the_one_that_was_typed(cli: Cli) -> None:

@@ -2,9 +2,11 @@
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vllm_probe.api.commands import negotiating
 from vllm_probe.api.looking import discover, is_replay, judged_devices
 from vllm_probe.api.planning import obtaining, planned_device, planned_words
 from vllm_probe.api.servable import ENGINE_PACKAGES, SERVER_PACKAGES, on_torch, require_packages, require_weights
@@ -22,11 +24,11 @@ def refusal(config: "RuntimeConfig", again: Callable[[str], str] | None = None) 
     """The error for a config that cannot boot; null when it may.
 
     It names what the engine lacks here, the limit that was exceeded, or the bytes needed; the hint is what to do, with
-    the whole commands that `again` makes of changes.
+    the whole commands that `again` makes of changes, else those that ask again what `config` answers.
     """
     from vllm_probe.negotiate.explain import shortage, unsupported, way_out
 
-    budget = config.budget
+    budget, again = config.budget, again or partial(negotiating, config)
     if budget.verdict in ("boots", "unknown"):
         return None
     if reason := unsupported(config):

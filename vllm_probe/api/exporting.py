@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from vllm_probe.api.advising import refusal
+from vllm_probe.api.commands import negotiating
 from vllm_probe.api.looking import discover, judged_devices, naming, open_host
 from vllm_probe.api.planning import obtaining, planned_words
 from vllm_probe.core.errors import (
@@ -123,17 +124,12 @@ def exportable(config: "RuntimeConfig") -> "RuntimeConfig":
     own, needed = own_format(config), config.requires[0]
     if own is None:
         message = f"the config is for {needed}, which has to be obtained first"
-        again = f"vllm-probe negotiate CHECKPOINT --engine {config.engine} --capability {_descriptor(config)}"
+        again = negotiating(config, "--model CHECKPOINT", without=("--quantization",))
         hint = f"{obtaining(config)}; then `{again}`, with its repository or folder as CHECKPOINT"
         raise WeightsUnavailable(message, hint=hint)
     said = f"{needed} has to be obtained first: until then these are the values for {config.model} as it is"
     _log.warning(said)
     return as_model(replace(own, warnings=(said, *own.warnings)))
-
-
-def _descriptor(config: "RuntimeConfig") -> str:
-    """What to name with --capability for the same device."""
-    return shlex.quote(config.capability.partition(" (sha256:")[0])
 
 
 def require_vllm(config: "RuntimeConfig") -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from vllm_probe.api.advising import refusal
+from vllm_probe.api.commands import pins_of
 from vllm_probe.api.exporting import read_config
 from vllm_probe.api.looking import discover, judged_devices, open_host
 from vllm_probe.api.negotiating import negotiate
@@ -214,7 +215,7 @@ def admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: 
             hint="free the memory, raise --busy-timeout, or take another --device",
         )
     _log.warning("%s is busy (%s): falling back to %s", on.id, "; ".join(health.reasons), other.id)
-    again = negotiate(config.model, host, device=other.id, engine=config.engine, pins=_pins(config))
+    again = negotiate(config.model, host, device=other.id, engine=config.engine, pins=pins_of(config))
     return admitted(again, host, "fail", 0.0)
 
 
@@ -234,7 +235,7 @@ def _read_config(
     if not changed:
         return config
     _log.warning("%s is negotiated again: %s", path, " and ".join(changed))
-    again = {**_version(engine, host, only_shown), "pins": _pins(config), **wanted, "engine": engine}
+    again = {**_version(engine, host, only_shown), "pins": pins_of(config), **wanted, "engine": engine}
     return negotiate(config.model, host, **again)
 
 
@@ -250,8 +251,3 @@ def _version(engine: str | None, host: "Host", only_shown: bool) -> dict[str, An
         return {}
     found = find_vllm(host) if only_shown else installed_vllm(host)
     return {"engine_version": found.version} if found and found.version else {}
-
-
-def _pins(config: "RuntimeConfig") -> dict[str, Any]:
-    pins = {decision.key: decision.value for decision in config.decisions if decision.pinned}
-    return {**pins, "enforce_eager": not config.compile.enabled} if pins.pop("compile", None) else pins

@@ -123,7 +123,9 @@ def _context(record: Record, chosen: Sized) -> None:
     if not chosen.boots:
         rule = f"input and output of the workload: it does not boot, and the model's limit is {limit}"
     longest, tokens = chosen.budget.estimated_max_model_len, case.workload.length
-    record.set("max_model_len", length, rule, model_limit=limit, longest_that_boots=longest, workload_tokens=tokens)
+    given = case.request.given("input_len", "output_len")
+    sizes: dict[str, Any] = {"model_limit": limit, "longest_that_boots": longest, "workload_tokens": tokens}
+    record.set("max_model_len", length, rule, **sizes, **given)
 
 
 def _kv_cache(record: Record, chosen: Sized) -> None:
@@ -209,6 +211,7 @@ def _memory(record: Record, chosen: Sized) -> None:
         share,
         rule,
         capacity_bytes=case.total_bytes,
+        **case.request.given("device_memory_bytes"),
         limit_bytes=limit,
         kept_free=kept_words(case, limit),
         **needs,

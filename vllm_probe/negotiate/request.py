@@ -56,6 +56,10 @@ class Request:
     notes: tuple[str, ...] = ()
     pins: Mapping[str, JsonValue] = field(default_factory=dict)
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Those of the fields `names` that are not null, for the record of what was asked."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
