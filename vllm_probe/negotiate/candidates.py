@@ -236,6 +236,8 @@ def _compute(case: Case, row: Row, word: str | None, dtype: str) -> tuple[str, s
     if is_below(case, row.get("native_arch")):
         arch, native = case.capability.device.arch, shown(row["native_arch"])
         return WORDS[dtype], f"{arch} unpacks its weights to {WORDS[dtype]}; it is multiplied as it is from {native} on"
+    if "unrated" in row:
+        return WORDS[dtype], row["unrated"]
     if word and case.rates.of(word):
         return word, None
     return WORDS[dtype], case.rates.why_missing(word) if word else "no rate of its own stands in a descriptor"

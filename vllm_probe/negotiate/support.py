@@ -46,6 +46,8 @@ def kernel_reason(case: Case, row: Row) -> str | None:
     arch, word = case.capability.device.arch, arch_of(case)
     if row.get("no"):
         return str(row["no"])
+    if "since" in row and is_before(case.engine_version, row["since"]):
+        return f"its kernels came with {row['since']}, this is {case.engine_version}"
     if is_below(case, row.get("min_arch")):
         return f"its kernels need {shown(row['min_arch'])}, this is {arch}"
     if "max_arch" in row and is_below(case, (row["max_arch"][0], row["max_arch"][1] + 1)) is False:

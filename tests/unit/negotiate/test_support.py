@@ -127,6 +127,33 @@ def test_a_checkpoint_without_kernels_is_refused_with_what_has_them(
     assert found.warnings.count(str(unsupported(found))) == 1
 
 
+@pytest.mark.parametrize(
+    ("arch", "device_type", "since", "before"),
+    [("bmg", "intel_xpu", "0.32", "0.31"), ("910b3", "ascend", "0.12", "0.11.2"), ("310p3", "ascend", "0.33", "0.11")],
+)
+def test_int8_checkpoints_run_on_intel_and_ascend_since_a_release(
+    arch: str, device_type: str, since: str, before: str
+) -> None:
+    pins = {"quantization": "w8a8"}
+    found = answer(stored("w8a8"), on(arch, device_type), engine_version=since)
+    assert unsupported(found) is None
+    assert not any("no kernels are known" in each for each in found.warnings)
+    assert any("W8A8 of LLM-Compressor" in each for each in found.warnings) == (arch == "310p3")
+    assert answer(QWEN3_8B, on(arch, device_type), engine_version=since, pins=pins).quantization == "w8a8"
+    assert "its kernels came with" in str(
+        unsupported(answer(stored("w8a8"), on(arch, device_type), engine_version=before))
+    )
+    with pytest.raises(BadUsage, match=f"its kernels came with .*, this is {before}"):
+        answer(QWEN3_8B, on(arch, device_type), engine_version=before, pins=pins)
+
+
+def test_int8_on_intel_is_offered_and_not_taken_for_the_rate_of_the_card() -> None:
+    fast = ARC | {"compute_units": {"fp16": {"throughput_gflops": 100000}, "int8": {"throughput_gflops": 400000}}}
+    found = answer(QWEN3_8B, fast, device_memory_bytes=40 << 30)
+    assert found.quantization == "none"
+    assert "in Triton kernels, far below the int8 rate of the card" in rejections(found, "quantization")["w8a8"]
+
+
 def test_a_method_that_a_release_may_have_had_is_only_doubted() -> None:
     found = answer(stored("hqq"), on("sm_80"), engine_version="0.11")
     assert unsupported(found) is None

@@ -36,7 +36,7 @@ def test_other_checkpoints_are_offered_fastest_first() -> None:
 
 def test_what_is_doubted_comes_last() -> None:
     offered = [change for change, *_ in workable(case(GPT_OSS, on("310p3", "ascend"), engine="vllm"))]
-    assert offered == ["--quantization ascend", "--quantization awq"]
+    assert offered == ["--quantization ascend", "--quantization w8a8", "--quantization awq"]
 
 
 @pytest.mark.parametrize(
