@@ -153,6 +153,23 @@ def test_what_waits_is_bounded_by_its_time_at_the_measured_rate() -> None:
     assert refused.value.retry_after_s == 24
 
 
+def test_what_passes_between_steps_counts_unless_nothing_waited() -> None:
+    clock = Clock()
+    limits = Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=10.0)
+    made = RequestQueue(limits, clock)
+    clock.now = 1000.0
+    made.submit(request(10))
+    made.finish(step(made), 1.0)  # 10 tokens per second
+    clock.now = 2000.0
+    made.submit(request(*[10] * 9))
+    for _ in range(2):
+        plan = step(made)
+        clock.now += 5.0
+        made.finish(plan, 1.0)  # and 4 s more: 2 tokens per second
+    with pytest.raises(QueueFull, match="70 tokens are waiting, the limit is 40"):
+        made.submit(request(1))
+
+
 def test_the_step_that_runs_takes_of_the_time_for_what_waits() -> None:
     made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=1000, max_waiting_s=24.0))
     made.submit(request(10))

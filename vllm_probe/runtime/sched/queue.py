@@ -47,6 +47,7 @@ class RequestQueue:
         self._left: dict[Request, int] = {}
         self._large: Request | None = None
         self._step_tokens = 0
+        self._since_s = 0.0
         self._tokens_per_s: float | None = None
         self._overflowed = False
         self._closed = False
@@ -70,6 +71,8 @@ class RequestQueue:
             if is_large:
                 self._large = request
             request.submitted_s = self._clock()
+            if not (self._backlog or self._step_tokens):
+                self._since_s = request.submitted_s
             self._backlog.add(request)
             self._left[request] = len(request.prompts)
             self._changed.notify()
@@ -105,9 +108,14 @@ class RequestQueue:
             return plan
 
     def finish(self, plan: StepPlan, seconds: float) -> tuple[Request, ...]:
-        """Records that `plan` ran in `seconds`; gives the requests that are complete with it."""
+        """Records that `plan` ran in `seconds`; gives the requests that are complete with it.
+
+        Its rate is that from the end of the step before: between them the processor reads and answers requests.
+        """
         with self._changed:
-            self._measure(plan.num_tokens, seconds)
+            now_s = self._clock()
+            self._measure(plan.num_tokens, max(seconds, now_s - self._since_s))
+            self._since_s = now_s
             self._step_tokens = max(0, self._step_tokens - plan.num_tokens)
             complete = []
             for request in (chunk.prompt.request for chunk in plan.chunks if chunk.is_last):
