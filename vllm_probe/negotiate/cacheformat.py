@@ -57,8 +57,8 @@ def _unread(spec: ModelSpec, why: str) -> str:
     return f"{spec.name} states that its KV cache is kept in {spec.kv_cache_dtype}, and it is not: {why}"
 
 
-def check_cache_format(request: Request, spec: ModelSpec, version: str) -> None:
-    """Accepts a pinned format of the KV cache that the release of the engine takes with this checkpoint.
+def check_cache_format(request: Request, spec: ModelSpec, device_type: str, version: str) -> None:
+    """Accepts a pinned format of the KV cache that the release of the engine takes with this checkpoint there.
 
     Raises:
         BadUsage: it takes only others.
@@ -70,6 +70,10 @@ def check_cache_format(request: Request, spec: ModelSpec, version: str) -> None:
     if pinned not in takes:
         message = f"--kv-cache-dtype {pinned}: vLLM {version} has no KV cache in {pinned}"
         raise BadUsage(message, hint=f"give one of {', '.join(takes)}, or auto, the format of the activations")
+    name, device = device_row(device_type)
+    if pinned.startswith("fp8") and name != "*" and not device["has_fp8_kv"]:
+        message = f"--kv-cache-dtype {pinned}: vllm has no 8-bit cache on {device_type}"
+        raise BadUsage(message, hint="leave it out, or give auto, the format of the activations")
     refuses = spec.kv_cache_dtype or methods.intersection(at_version(law["e5m2"]["refuses"], version))
     if pinned == "fp8_e5m2" and refuses and request.pins.get("quantization", spec.quantization) == spec.quantization:
         message = f"--kv-cache-dtype fp8_e5m2: {law['e5m2']['because']}, and {spec.name} is {spec.quantization}"

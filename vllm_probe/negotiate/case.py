@@ -99,7 +99,7 @@ def open_case(spec: ModelSpec, capability: Capability, request: Request) -> Case
     name, device = device_row(capability.device_type)
     rates = Rates(capability, device)
     request = check_pins(request, spec, engine["max_ranks"])
-    check_cache_format(request, spec, version)
+    check_cache_format(request, spec, capability.device_type, version)
     blocks, cache = block_rule(spec, capability, request, version), cache_format(spec, capability, request, version)
     if request.engine == "vllm":
         check_block_size(request, spec, name, blocks)

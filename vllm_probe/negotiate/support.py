@@ -158,4 +158,5 @@ def own_doubt(case: Case) -> str | None:
 
 def cache_reason(case: Case) -> str | None:
     """Why the engine may not read an 8-bit KV cache on this architecture, or null."""
-    return kernel_reason(case, support(case, "fp8_cache"))
+    unknown = None if case.device["has_fp8_kv"] else f"no 8-bit cache is known on {case.capability.device_type}"
+    return kernel_reason(case, support(case, "fp8_cache")) or unknown

@@ -81,9 +81,25 @@ def test_a_stated_cache_that_is_not_taken_is_said(document: dict[str, Any], vers
     assert any(
         "states that its KV cache is kept in fp8, and it is not" in each and why in each for each in found.warnings
     )
-    pins = {"kv_cache_dtype": "fp8"}
+    pins = {"kv_cache_dtype": "bfloat16"}
     pinned = config(LLM_COMPRESSOR, document, engine="vllm", engine_version=version, pins=pins)
     assert not any("and it is not" in each for each in pinned.warnings)
+
+
+@pytest.mark.parametrize("word", ["fp8", "fp8_e4m3", "fp8_e5m2"])
+def test_an_8_bit_cache_is_refused_on_a_device_without_one(word: str) -> None:
+    with pytest.raises(BadUsage, match=f"--kv-cache-dtype {word}: vllm has no 8-bit cache on ascend") as caught:
+        config(QWEN3_8B, ASCEND, engine="vllm", pins={"kv_cache_dtype": word})
+    assert caught.value.hint == "leave it out, or give auto, the format of the activations"
+    assert config(QWEN3_8B, ASCEND, engine="vllm", pins={"kv_cache_dtype": "bfloat16"})
+
+
+def test_an_8_bit_cache_is_doubted_on_a_device_of_which_nothing_is_known() -> None:
+    gaudi = H100 | {"device_type": "gaudi", "device": {"vendor": "habana", "kind": "accelerator", "arch": "gaudi3"}}
+    found = config(QWEN3_8B, gaudi, engine="vllm", pins={"kv_cache_dtype": "fp8"})
+    said = "--kv-cache-dtype fp8 may be refused at the start: no 8-bit cache is known on gaudi"
+    assert found.warnings.count(said) == 1
+    assert not any("8-bit cache" in each for each in config(QWEN3_8B, gaudi, engine="vllm").warnings)
 
 
 @pytest.mark.parametrize(
