@@ -285,13 +285,28 @@ def test_a_link_to_vllm_is_followed_to_its_environment(
     assert f"vLLM 0.32.0 at {tmp_path}/links/vllm is built for nvidia" in ended.err
 
 
-def test_no_vllm_is_said_before_anything_is_negotiated(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    negotiated(cli)
+def test_no_vllm_is_said_with_commands_that_make_its_container(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("capability.json").write_text(Path("cpu.json").read_text())
+    negotiated(cli, "--max-model-len", "512")
     monkeypatch.setenv("PATH", "/nowhere")
     for arguments in (("serve",), ("serve", EMBEDDING, "--engine", "vllm")):
         ended = cli(*arguments)
         assert (ended.code, ended.error) == (3, "command-missing")
-        assert "export docker" in ended.err
+        first, then = re.findall(r"`(vllm-probe negotiate .+) && (vllm-probe export docker)`$", ended.err.rstrip())[0]
+        assert ("--max-model-len 512" in first) == (arguments == ("serve",))
+        Path("runtime.json").rename("old.json")
+        assert cli(*shlex.split(first)[1:]).code == 0
+        assert cli(*shlex.split(then)[1:]).code == 0
+
+
+def test_a_model_that_cannot_boot_is_refused_before_vllm_is_looked_for(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("capability.json").write_text(Path("cpu.json").read_text())
+    monkeypatch.setenv("PATH", "/nowhere")
+    ended = cli("serve", "GLM-5.3", "--engine", "vllm")
+    assert (ended.code, ended.error) == (1, "does-not-fit")
+    assert "vLLM is not installed" not in ended.err
 
 
 def test_what_would_run_is_shown_where_vllm_is_not_installed(

@@ -20,7 +20,6 @@ from vllm_probe.api.servable import (
     require_servable,
     serving_adapter,
 )
-from vllm_probe.api.serving_vllm import installed_vllm
 from vllm_probe.core.errors import DeviceBusy, UnreadableFile
 from vllm_probe.core.progress import Progress, silent
 
@@ -37,13 +36,12 @@ _log = logging.getLogger(__name__)
 
 
 def serving_config(
-    source: str | None, host: "Host", *, load_format: "LoadFormat" = "auto", only_shown: bool = False, **wanted: Any
+    source: str | None, host: "Host", *, load_format: "LoadFormat" = "auto", **wanted: Any
 ) -> "RuntimeConfig":
     """The config to serve: read from `source` or `./runtime.json`, or negotiated where `source` names a model.
 
     Dummy weights need only the shape of the model. A config that was made on another machine, or for another device
-    or engine than `wanted`, is negotiated again with its pins, and that is said. Nothing is negotiated for a vLLM that
-    is not installed, unless the config is `only_shown`.
+    or engine than `wanted`, is negotiated again with its pins, and that is said. No vLLM has to be installed.
 
     Raises:
         UnreadableFile, InvalidJson, SchemaViolation: there is no config, or it cannot be used.
@@ -51,7 +49,6 @@ def serving_config(
         DeviceNotFound: the config's device is not here.
         DeviceUnavailable: the bundled runtime cannot serve from the device that is wanted.
         MissingExtra: a package is missing that the bundled runtime needs.
-        CommandMissing: vLLM is wanted, and is not installed.
         WeightsUnavailable: the weights of the model are neither here nor on the hub.
         HubUnreachable, HubRefused: the hub had to be asked for them.
         DoesNotFit: it would not boot.
@@ -72,9 +69,9 @@ def serving_config(
     if source and not (path.suffix == ".json" and path.is_file()):
         if wanted.get("engine") != "vllm":
             require_servable(source, host, load_format)
-        config = negotiate(source, host, **_version(wanted.get("engine"), host, only_shown), **wanted)
+        config = _negotiated(source, host, **wanted)
     elif path.is_file():
-        config = _read_config(path, host, wanted, load_format, only_shown)
+        config = _read_config(path, host, wanted, load_format)
     else:
         hint = "run `vllm-probe negotiate --model MODEL` first, or `vllm-probe serve MODEL`"
         raise UnreadableFile(f"there is no {path} here", hint=hint)
@@ -219,9 +216,7 @@ def admitted(config: "RuntimeConfig", host: "Host", on_busy: OnBusy, timeout_s: 
     return admitted(again, host, "fail", 0.0)
 
 
-def _read_config(
-    path: Path, host: "Host", wanted: dict[str, Any], load_format: "LoadFormat", only_shown: bool
-) -> "RuntimeConfig":
+def _read_config(path: Path, host: "Host", wanted: dict[str, Any], load_format: "LoadFormat") -> "RuntimeConfig":
     """The config in `path`, or a new one where that does not hold here or is not what is `wanted`."""
     from vllm_probe.host.fingerprint import host_fingerprint
 
@@ -235,19 +230,12 @@ def _read_config(
     if not changed:
         return config
     _log.warning("%s is negotiated again: %s", path, " and ".join(changed))
-    again = {**_version(engine, host, only_shown), "pins": pins_of(config), **wanted, "engine": engine}
-    return negotiate(config.model, host, **again)
+    return _negotiated(config.model, host, **{"pins": pins_of(config), **wanted, "engine": engine})
 
 
-def _version(engine: str | None, host: "Host", only_shown: bool) -> dict[str, Any]:
-    """The version of an engine that is installed apart, for its memory law; nothing where it is not known.
-
-    Raises:
-        CommandMissing: the engine is not installed, and is not `only_shown`.
-    """
+def _negotiated(model: str, host: "Host", **wanted: Any) -> "RuntimeConfig":
+    """The config of `model`; for a vLLM that is installed, by its memory law."""
     from vllm_probe.detect.engine_pick import find_vllm
 
-    if engine != "vllm":
-        return {}
-    found = find_vllm(host) if only_shown else installed_vllm(host)
-    return {"engine_version": found.version} if found and found.version else {}
+    found = find_vllm(host) if wanted.get("engine") == "vllm" else None
+    return negotiate(model, host, engine_version=found.version if found else None, **wanted)

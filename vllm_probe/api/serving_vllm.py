@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from vllm_probe.api.commands import negotiating
 from vllm_probe.api.exporting import exportable
 from vllm_probe.api.looking import discover
 from vllm_probe.api.planning import planned_device
@@ -44,8 +45,8 @@ class VllmRun:
         return " ".join([*(f"{name}={value}" for name, value in self.env.items()), shlex.join(self.argv(file))])
 
 
-def installed_vllm(host: "Host") -> "Installed":
-    """The vLLM that would be started.
+def _installed_vllm(host: "Host", negotiating_it: str) -> "Installed":
+    """The vLLM that would be started; `negotiating_it` is the command that makes the config, for a container of it.
 
     Raises:
         CommandMissing: there is none.
@@ -54,10 +55,8 @@ def installed_vllm(host: "Host") -> "Installed":
 
     found = find_vllm(host)
     if found is None:
-        hint = (
-            "install it as https://docs.vllm.ai says for the device, or run it in a container: vllm-probe export docker"
-        )
-        raise CommandMissing(_ABSENT, hint=hint)
+        where = "install it as https://docs.vllm.ai says for the device, or run it in a container"
+        raise CommandMissing(_ABSENT, hint=f"{where}: {_image(negotiating_it)}")
     return found
 
 
@@ -79,12 +78,13 @@ def vllm_run(config: "RuntimeConfig", host: "Host", options: tuple[str, ...], *,
     from vllm_probe.export.options import settings_of
     from vllm_probe.export.vllm import missing_of, model_word, vllm_serve, vllm_yaml
 
+    command = negotiating(config)
     device, config = planned_device(config, discover(host)), exportable(config)
-    found = find_vllm(host) if only_shown else installed_vllm(host)
+    found = find_vllm(host) if only_shown else _installed_vllm(host, command)
     if found is None:
         _log.warning("%s: this is what one of version %s would be given", _ABSENT, config.engine_version)
     else:
-        _check_build(found, device)
+        _check_build(found, device, command)
         config = _in_its_words(config, found)
     if missing := missing_of(config):
         hint = "vllm-probe export vllm --output vllm.yaml, and start that by the command that it says"
@@ -140,7 +140,11 @@ def _in_its_words(config: "RuntimeConfig", found: "Installed") -> "RuntimeConfig
     return replace(config, engine_version=found.version)
 
 
-def _check_build(found: "Installed", device: "Device") -> None:
+def _image(negotiating_it: str) -> str:
+    return f"`{negotiating_it} && vllm-probe export docker`"
+
+
+def _check_build(found: "Installed", device: "Device", negotiating_it: str) -> None:
     if found.vendor is None:
         _log.warning(
             "nothing beside %s says which vLLM it is: whether it runs on %s is not known", found.program, device.id
@@ -149,5 +153,6 @@ def _check_build(found: "Installed", device: "Device") -> None:
         message = (
             f"vLLM {found.version} at {found.program} is built for {found.vendor}, {device.id} is {device.vendor}'s"
         )
-        hint = f"install the build for {device.vendor}, run its image (vllm-probe export docker), or take --device"
-        raise DeviceUnavailable(message, hint=f"{hint} {found.vendor}")
+        image = f"run its image ({_image(negotiating_it)})"
+        hint = f"install the build for {device.vendor}, {image}, or take --device {found.vendor}"
+        raise DeviceUnavailable(message, hint=hint)

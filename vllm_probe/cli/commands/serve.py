@@ -79,9 +79,7 @@ def serve(
     if api_key == "" or (api_key is None and terminal.host.env("VLLM_API_KEY") == ""):
         hint = "give one; without --api-key and VLLM_API_KEY the server asks for none"
         raise BadUsage("empty API key", hint=hint)
-    config = api.serving_config(
-        target or model, terminal.host, load_format=load_format, only_shown=dry_run, device=device, engine=engine
-    )
+    config = api.serving_config(target or model, terminal.host, load_format=load_format, device=device, engine=engine)
     config = api.compiling(config, compiles=compiles)
     if config.engine == "vllm":
         if reject_token_input:
