@@ -85,9 +85,12 @@ def match(case: Case) -> Match:
     twins = [_candidate(case, dtype, name, rows[name]) for name, reason in kernels.items() if reason is None]
     own = _candidate(case, dtype, checkpoint, rows.get(checkpoint, {}))
     pinned = case.request.pins.get("quantization", checkpoint)
-    if pinned not in (known := [checkpoint, *(twin.quantization for twin in twins)]):
+    if pinned not in (checkpoint, *(twin.quantization for twin in twins)):
         reason = kernels.get(pinned) or f"{case.request.engine} has no such method on {case.device_type}"
-        raise BadUsage(f"--quantization {pinned} cannot run: {reason}", hint=f"these can: {', '.join(known)}")
+        can = ", ".join(each.quantization for each in (own, *twins) if not each.unsupported)
+        raise BadUsage(
+            f"--quantization {pinned} cannot run: {reason}", hint=f"these can: {can}" if can else "none can here"
+        )
     return Match(
         own=own,
         twins=tuple(twins),
@@ -203,7 +206,7 @@ def _candidate(case: Case, dtype: str, name: str, row: Row) -> Candidate:
     found = [device_doubt(case), doubt(case, row), doubt(case, dtype_rule(case, dtype)), _unrated(case, dtype)]
     found += [_cache_doubt(case, dtype, is_own=is_own), *([own_doubt(case), _unsized(case, method)] if is_own else [])]
     doubts = [each for each in found if each]
-    needed = row.get("native_arch", row.get("min_arch"))
+    needed = row.get("min_arch")
     if needed and arch_of(case) is None:
         doubts.append(f"{name} needs {shown(needed)} or newer; {unnamed(case)}")
     refusal, unsupported = None, _unsupported(case, name)

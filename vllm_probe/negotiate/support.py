@@ -1,7 +1,7 @@
 """What the support tables say of an engine on one device: kernels, number formats, and whether it runs there at all."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vllm_probe.core.values import ENGINE_DTYPES
@@ -144,7 +144,19 @@ def own_reason(case: Case) -> str | None:
     reason = kernel_reason(case, support(case, "methods").get(name, {}))
     if name in unread.get("methods", ()) and not is_before(case.engine_version, unread["since"]):
         reason = unread["because"]
+    elif unlisted := next(_unlisted(case), None):
+        name, reason = (
+            unlisted,
+            f"its list of methods there is closed and lacks it: {', '.join(support(case, 'methods'))}",
+        )
     return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
+
+
+def _unlisted(case: Case) -> Iterator[str]:
+    """Methods of the checkpoint that are not on the list of a device type which takes no others."""
+    rule, rows = support(case, "closed"), support(case, "methods")
+    if rule and not is_before(case.engine_version, rule["since"]):
+        yield from (name for name in own_methods(case) if name not in ("none", *rows, *rule["but"]))
 
 
 def own_doubt(case: Case) -> str | None:

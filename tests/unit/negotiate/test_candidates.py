@@ -104,6 +104,8 @@ def test_what_the_descriptor_does_not_list_is_rejected_and_what_has_no_arch_is_d
     doubts = {twin.quantization: twin.doubts for twin in matched(EMBEDDING, RTX, engine="vllm").twins}
     floor = "vllm 0.33 runs on sm_75 and newer; the descriptor names no arch"
     assert doubts["w8a8"] == (floor, "w8a8 needs sm_75 or newer; the descriptor names no arch")
+    own = matched(catalogue.load("gpt-oss-20b"), RTX, engine="vllm").own
+    assert "mxfp4 needs sm_80 or newer; the descriptor names no arch" in own.doubts
 
 
 def test_the_bundled_runtime_has_no_quantized_kernels_yet() -> None:

@@ -128,6 +128,34 @@ def test_a_checkpoint_without_kernels_is_refused_with_what_has_them(
 
 
 @pytest.mark.parametrize(
+    ("spec", "arch", "device_type", "word"),
+    [
+        (stored("nvfp4"), "bmg", "intel_xpu", "nvfp4"), (stored("quark"), "bmg", "intel_xpu", "quark"),
+        (replace(stored("fp8"), quantized_parts={"experts": "nvfp4"}), "bmg", "intel_xpu", "nvfp4"),
+        (stored("experts_int8"), "gfx942", "amd", "experts_int8"), (stored("nvfp4"), "gfx942", "amd", None),
+        (stored("w8a16"), "bmg", "intel_xpu", None), (stored("auto-round"), "gfx942", "amd", None),
+        (stored("bitsandbytes"), "gfx942", "amd", None), (QWEN3_8B, "bmg", "intel_xpu", None),
+    ],
+)  # fmt: skip
+def test_a_method_that_a_closed_list_lacks_is_refused(
+    spec: ModelSpec, arch: str, device_type: str, word: str | None
+) -> None:
+    found = answer(spec, on(arch, device_type), device_memory_bytes=80 << 30)
+    said = f"{word} with vllm on {device_type}: its list of methods there is closed and lacks it: fp8, "
+    assert (found.budget.verdict, said in str(unsupported(found))) == (("invalid", True) if word else ("boots", False))
+    assert unsupported(answer(spec, on(arch, device_type), engine_version="0.31")) is None
+
+
+def test_what_can_run_instead_of_a_pinned_method_does_not_name_what_cannot() -> None:
+    with pytest.raises(BadUsage) as caught:
+        match(case(stored("nvfp4"), on("bmg", "intel_xpu"), engine="vllm", pins={"quantization": "mxfp8"}))
+    assert caught.value.hint == "these can: fp8, awq, gptq, w4a16, w8a8"
+    with pytest.raises(BadUsage) as caught:
+        match(case(QWEN3_8B, on("gfx1030", "amd"), engine="vllm", pins={"quantization": "mxfp8"}))
+    assert caught.value.hint == "none can here"
+
+
+@pytest.mark.parametrize(
     ("arch", "device_type", "since", "before"),
     [("bmg", "intel_xpu", "0.32", "0.31"), ("910b3", "ascend", "0.12", "0.11.2"), ("310p3", "ascend", "0.33", "0.11")],
 )
