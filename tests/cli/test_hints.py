@@ -76,6 +76,21 @@ def test_a_saved_config_that_cannot_boot_is_answered_with_whole_commands_that_as
     assert json.loads(Path("runtime.json").read_text())["budget"]["verdict"] == "boots"
 
 
+@pytest.mark.parametrize(
+    ("capability", "said"),
+    [
+        ("quick bench of cpu0 (sha256:00)", ["--device", "cpu0"]),
+        ("/not/here/rtx-4090.capability.json", ["--capability", "rtx-4090"]),
+        ("cpu.json (sha256:00)", ["--capability", "cpu.json"]),
+    ],
+)
+def test_a_device_is_named_again_by_what_is_here(cli: Cli, capability: str, said: list[str]) -> None:
+    found = cli("negotiate", "GLM-5.3", "--capability", "cpu.json", "--engine", "vllm", "--json").json()
+    Path("big.json").write_text(json.dumps(found | {"capability": capability, "device": "cpu0"}))
+    named = [words[4:6] for words in _commands(cli("export", "vllm", "big.json").err)]
+    assert named == [said] * 3
+
+
 def test_the_command_of_another_value_takes_the_place_of_the_one_that_was_typed(cli: Cli) -> None:
     ended = cli("negotiate", "Qwen3-8B", *ON_4090, "--input-len", "50000", "--json")
     (command,) = _commands(ended.err)[:1]
