@@ -142,16 +142,24 @@ def _release_doubt(engine: Row, spec: ModelSpec, version: str) -> str | None:
     Raises:
         BadUsage: the release is known to lack it.
     """
+    if lacking := architecture_reason(engine, spec, version):
+        raise BadUsage(lacking[0], hint=lacking[1])
+    first, _ = engine.get("first_releases", {}).get(spec.architecture, (None, None))
+    if first is None or not is_before(version, first):
+        return None
+    return f"it is not known whether vLLM {version} has {spec.architecture}: {first} is the first release seen with it"
+
+
+def architecture_reason(engine: Row, spec: ModelSpec, version: str) -> tuple[str, str] | None:
+    """That a release is known to lack the architecture, and which release to take; null otherwise."""
     message = f"vLLM {version} has no {spec.architecture}, the architecture of {spec.name}"
     last = engine.get("last_releases", {}).get(spec.architecture)
     if last and is_before(last, version):
-        raise BadUsage(f"{message}, any more", hint=f"give --engine-version {last}, the last release that has it")
+        return f"{message}, any more", f"give --engine-version {last}, the last release that has it"
     first, without = engine.get("first_releases", {}).get(spec.architecture, (None, None))
-    if first is None or not is_before(version, first):
-        return None
-    if without and not is_before(without, version):
-        raise BadUsage(message, hint=f"give --engine-version {first} or newer, or none for the newest known")
-    return f"it is not known whether vLLM {version} has {spec.architecture}: {first} is the first release seen with it"
+    if without and is_before(version, first) and not is_before(without, version):
+        return message, f"give --engine-version {first} or newer, or none for the newest known"
+    return None
 
 
 def _seen_bytes(capability: Capability) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vllm_probe.core.values import ENGINE_DTYPES
-from vllm_probe.negotiate.case import Case
+from vllm_probe.negotiate.case import Case, architecture_reason
 from vllm_probe.negotiate.laws import Row, at_version, by_device, is_before, table, version_number
 
 WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
@@ -88,7 +88,11 @@ def device_reason(case: Case) -> str | None:
         return None
     runs = f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}, this is {case.capability.device.arch}"
     older = release_for(case)
-    return f"{runs}: {f'{older} is the last release that does' if older else rules['instead']}"
+    if older is None:
+        return f"{runs}: {rules['instead']}"
+    lacks = f", and it has no {case.spec.architecture}: none runs {case.spec.name} here"
+    lacking = architecture_reason(case.engine, case.spec, older)
+    return f"{runs}: {older} is the last release that does{lacks if lacking else ''}"
 
 
 def device_doubt(case: Case) -> str | None:

@@ -35,8 +35,9 @@ def test_a_release_that_was_not_looked_into_is_doubted() -> None:
         case(QWEN3, H100, engine="vllm", engine_version="0.8.5").warnings,
         case(LLAMA_8B, H100, engine="vllm", engine_version="0.6.4").warnings,
         case(GPT_OSS, H100, engine="vllm").warnings,
+        case(GPT_OSS, H100, engine="vllm", engine_version="0.10").warnings,
     ]
-    assert [len(warnings) for warnings in doubted] == [0, 1, 1, 0, 0, 0]
+    assert [len(warnings) for warnings in doubted] == [0, 1, 1, 0, 0, 0, 0]
     assert doubted[1][0] == (
         "it is not known whether vLLM 0.17.1 has Qwen3_5ForConditionalGeneration: 0.19.0 is the first release "
         "seen with it"

@@ -56,6 +56,13 @@ def test_a_card_older_than_a_release_runs_on_is_refused_with_the_release_that_do
     )
 
 
+def test_an_older_release_that_lacks_the_architecture_is_no_way_out() -> None:
+    found = answer(catalogue.load("Qwen3.6-27B-NVFP4"), on("sm_70"))
+    lacks = "it has no Qwen3_5ForConditionalGeneration: none runs Qwen3.6-27B-NVFP4 here"
+    assert str(unsupported(found)).endswith(f"0.14 is the last release that does, and {lacks}")
+    assert not any("--engine-version" in each.change for each in found.alternatives)
+
+
 @pytest.mark.parametrize(
     ("arch", "device_type", "runs"),
     [
