@@ -151,7 +151,7 @@ def own_reason(case: Case) -> str | None:
     elif unlisted := next(_unlisted(case), None):
         name, reason = (
             unlisted,
-            f"its list of methods there is closed and lacks it: {', '.join(support(case, 'methods'))}",
+            f"the engine takes no methods there but {', '.join(support(case, 'methods'))}",
         )
     return reason and f"{name} with {case.request.engine} on {case.device_type}: {reason}"
 

@@ -148,7 +148,7 @@ def test_a_method_that_a_closed_list_lacks_is_refused(
     spec: ModelSpec, arch: str, device_type: str, word: str | None
 ) -> None:
     found = answer(spec, on(arch, device_type), device_memory_bytes=80 << 30)
-    said = f"{word} with vllm on {device_type}: its list of methods there is closed and lacks it: fp8, "
+    said = f"{word} with vllm on {device_type}: the engine takes no methods there but fp8, "
     assert (found.budget.verdict, said in str(unsupported(found))) == (("invalid", True) if word else ("boots", False))
     assert unsupported(answer(spec, on(arch, device_type), engine_version="0.31")) is None
 
