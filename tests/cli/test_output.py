@@ -1,5 +1,6 @@
 """What each command prints at two widths and as a document: the snapshots are the specification of the text."""
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,11 @@ def test_colour_is_for_those_who_want_it(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert "\x1b[3" not in cli("--no-color", "--help").out
 
 
-def test_a_pipe_gets_the_steps_of_bench_in_the_log_only(cli: Cli) -> None:
-    command = ("bench", "--device", "null")
-    assert "memory read" not in cli(*command, plugins="null").err
-    logged = cli("--log-level", "info", *command, plugins="null").err
-    steps = re.findall(r"bench (\d+)/(\d+): (.+)", logged)
+def test_a_pipe_gets_the_steps_of_bench_in_the_log_only(cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        ended = cli("bench", "--device", "null", plugins="null")
+    assert "memory read" not in ended.err
+    steps = re.findall(r"^bench (\d+)/(\d+): (.+)$", "\n".join(caplog.messages), re.MULTILINE)
     assert {"memory read", "memory copy", "memory triad", "fp32 512 rows"} <= {title for _, _, title in steps}
     assert steps[-1][0] == steps[-1][1]
 
