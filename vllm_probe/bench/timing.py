@@ -3,8 +3,8 @@
 Method: a test gets at least three rounds that alternate with those of other tests, each made of batches that are
 queued and synchronised once, over operands that take turns so that they are cold. The value is the median of the
 round medians. More rounds follow until the standard error of the median is under 0.5 % or 2 s are spent; it is
-noisy when that error stays over 1 % or the rounds differ by more than 5 %. The highest rates get another round after
-everything else, so that what drifts more slowly than rounds alternate is in their spread.
+noisy when that error stays over 1 % or the rounds differ by more than 5 %, on memory that other virtual machines share
+by half of that. The highest rates get another round after everything else, so that slower drift is in their spread.
 A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes. So is
 one during which heat or a processor quota held the device down.
 """
@@ -34,7 +34,6 @@ _WINDOW = 12
 _CAP_S = 2.0
 _SETTLED = 0.005
 _NOISY = 0.01
-_NOISY_PCT = 5.0
 _QUIET_PCT = 2.0
 _BUSY = 0.9
 
@@ -51,6 +50,7 @@ class Work:
         doubts: what lowers confidence.
         threads: threads of a processor that it keeps busy, null for all of the budget.
         timer: seconds of some of `calls`, null for the time that the device spends on them.
+        noisy_pct: difference of the rounds from which the value is noisy.
         verify: looks at the result again after the last round, with operands that changed; tells what stays doubtful.
     """
 
@@ -61,6 +61,7 @@ class Work:
     doubts: tuple[str, ...] = ()
     threads: int | None = None
     timer: Callable[[Sequence[Callable[[], object]]], float] | None = None
+    noisy_pct: float = 5.0
     verify: Callable[[], str | None] | None = None
 
 
@@ -272,7 +273,7 @@ class Stopwatch:
         standing = self._plan.doubts if work.timer else self._plan.timed_doubts
         all_doubts = (*work.doubts, *standing, *(text for applies, text in found if applies), *filter(None, told))
         doubts = [*dict.fromkeys(all_doubts)]
-        status: Status = "noisy" if spread_pct > _NOISY_PCT or error >= _NOISY else "measured"
+        status: Status = "noisy" if spread_pct > work.noisy_pct or error >= _NOISY else "measured"
         is_wrong = judged.verdict == "suspect" or entry.timer is not None
         if is_wrong or share < _BUSY or seen.held_down:
             status = "suspect" if is_wrong else "throttled"

@@ -89,6 +89,10 @@ def test_a_virtual_machine_doubts_the_rates_of_the_memory_that_it_shares() -> No
     works = {kind: prepared(case) for kind, case in cases(adapter).items() if kind != "streaming_copy"}
     shared = {kind for kind, work in works.items() if any("virtual machines" in doubt for doubt in work.doubts)}
     assert shared == {"read", "copy", "triad"}
+    assert {kind: work.noisy_pct for kind, work in works.items()} == {
+        **dict.fromkeys(shared, 2.5),
+        "cached_read": 5.0,
+    }
 
 
 class Forgetful(Streaming):
