@@ -32,7 +32,7 @@ def bench(  # noqa: PLR0913 - the options of the command
 
     Each document is written to `output`: a file, or for `all` a folder. One that measured everything is also kept for
     this machine. After every test the document so far stands in `<file>.partial`, from which the next run goes on.
-    Compiled implementations are tried where `only` names primitives, and from then on: compiling takes long.
+    Compiled implementations are tried where `only` names primitives, and from then on unless it is to be quick.
 
     Raises:
         UnwritableOutput: before anything is measured.
@@ -82,7 +82,7 @@ def bench(  # noqa: PLR0913 - the options of the command
         known = _expectations(on, manager, stamp.host_fingerprint, inventory)
         plan = make_plan(on, quick, only, known, host, sustained_s)
         adapter = manager.adapter_for(on)
-        if state and ("primitives" in only or any((state / COMPILED).glob("*/*"))):
+        if state and ("primitives" in only or (not quick and any((state / COMPILED).glob("*/*")))):
             adapter.compile_folder = state / COMPILED
         made.append(measure(adapter, plan, stamp, target, progress))
         if kept and kept != target:
