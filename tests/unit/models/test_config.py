@@ -83,7 +83,7 @@ def test_a_reranker_pools_and_is_not_normalised(base: dict[str, Any], architectu
         ("Qwen3-Reranker-0.6B", "config.json", True),
         ("0123abcd", "/hub/models--Qwen--Qwen3-Reranker-8B/snapshots/0123abcd/config.json", True),
         ("m", "/models/qwen3-reranker-4b-AWQ/config.json", True),
-        ("Qwen3-0.6B", "/work/qwen3-reranker-trials/Qwen3-0.6B/config.json", False),
+        ("Qwen3-0.6B", "/models/qwen3-reranker-trials/Qwen3-0.6B/config.json", False),
     ],
 )
 def test_qwen3_reranker_whose_config_is_a_generators_is_known_by_its_name(name: str, source: str, scores: bool) -> None:
