@@ -22,6 +22,7 @@ from tests.cli.conftest import Cli
 from vllm_probe import api
 from vllm_probe.core import codec
 from vllm_probe.core.config import RuntimeConfig
+from vllm_probe.core.errors import UnsupportedModel
 from vllm_probe.core.files import read_json
 from vllm_probe.core.schema import violations
 
@@ -138,6 +139,13 @@ def test_the_engine_runs_without_http(cli: Cli) -> None:
         assert engine.embed(["hello"]).vectors.shape == (1, 384)
     finally:
         engine.close()
+
+
+def test_a_config_for_vllm_is_refused_with_the_command_that_runs_it(cli: Cli) -> None:
+    assert cli(*NEGOTIATE, "--engine", "vllm").code == 0
+    with pytest.raises(UnsupportedModel, match=r"for vllm .*, and this is the bundled runtime") as refused:
+        api.load_runtime(Path("runtime.json"))
+    assert "`vllm-probe serve` starts vllm with it" in refused.value.hint
 
 
 def test_serve_answers_and_ends_with_0_at_sigterm(cli: Cli) -> None:

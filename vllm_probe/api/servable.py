@@ -78,10 +78,10 @@ def require_packages(*names: str) -> None:
 def require_bundled(config: "RuntimeConfig") -> None:
     """Raises UnsupportedModel for a config of another engine."""
     if config.engine != "bundled":
-        command = f"vllm-probe negotiate --engine bundled --model {config.model}"
+        command = f"vllm-probe negotiate {shlex.quote(config.model)} --engine bundled"
         raise UnsupportedModel(
-            f"the config is for {config.engine} {config.engine_version}, which this release does not start",
-            hint=f"start vLLM yourself with the values of the config, or negotiate for this engine: {command}",
+            f"the config is for {config.engine} {config.engine_version}, and this is the bundled runtime",
+            hint=f"`vllm-probe serve` starts {config.engine} with it; `{command}` plans for this one",
         )
 
 
