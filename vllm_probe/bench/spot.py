@@ -131,7 +131,10 @@ def require_triad(adapter: HardwareAdapter[Any], b: Any, c: Any, scale: float, o
     Raises:
         ArithmeticError: they differ.
     """
-    added = lambda places: [x + scale * y for x, y in zip(adapter.at(b, places), adapter.at(c, places), strict=True)]  # noqa: E731
+
+    def added(places: list[tuple[int]]) -> list[float]:
+        return [x + scale * y for x, y in zip(adapter.at(b, places), adapter.at(c, places), strict=True)]
+
     require_values(adapter, out, added, dtype="fp32")
 
 
