@@ -1,5 +1,6 @@
 """However a bench ends, the file that it was to write is valid or as it was before."""
 
+import _thread
 import json
 import shutil
 import threading
@@ -224,6 +225,43 @@ def test_ctrl_c_keeps_what_was_measured_and_the_next_run_goes_on(tmp_path: Path)
     assert "memory read" not in steps
     assert value_at(valid(target), READ) == pytest.approx(100, rel=0.01)
     assert not (tmp_path / "capability.json.partial").exists()
+
+
+def test_ctrl_c_as_the_work_begins_says_where_the_partial_document_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "worker":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    adapter = started()
+    target = tmp_path / "capability.json"
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(Interrupted, match="keeps what was measured"):
+        stored(adapter, target, plan_of(adapter))
+    valid(tmp_path / "capability.json.partial")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["capability.json.partial"]
+
+
+class Impatient(Sound):
+    """Ctrl-C while it closes."""
+
+    def _close(self) -> None:
+        if threading.current_thread().name == "worker":
+            _thread.interrupt_main()
+        super()._close()
+
+
+def test_ctrl_c_while_the_device_is_closed_says_where_the_partial_document_is(tmp_path: Path) -> None:
+    adapter = started(Impatient)
+    with pytest.raises(Interrupted, match="keeps what was measured"):
+        stored(adapter, tmp_path / "capability.json", plan_of(adapter))
+    valid(tmp_path / "capability.json.partial")
+    assert not (tmp_path / "capability.json").exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"device_type": "null"}', "\x00" * 100])

@@ -41,10 +41,14 @@ def measure(
         UnwritableOutput: the folder went away or is full.
     """
     bench = _Bench(adapter, plan, stamp, target, progress)
-    with redirect_stdout(sys.stderr):  # what the adapter prints; a document may follow on stdout
-        made = bench.run()
-    if target:
-        write_private(target, dumps(made))
+    try:
+        with redirect_stdout(sys.stderr):  # what the adapter prints; a document may follow on stdout
+            made = bench.run()
+        if target:
+            write_private(target, dumps(made))
+    except KeyboardInterrupt:
+        hint = "run the same command again to go on from there"
+        raise Interrupted(f"interrupted, {bench.kept()}", hint=hint) from None
     bench.forget()
     return made
 
@@ -65,18 +69,23 @@ class _Bench:
     def run(self) -> Capability:
         worker = Worker(self._work)
         try:
+            worker.start()
             if worker.wait(self._plan.stop_s):
                 return worker.result()
         except KeyboardInterrupt:
             self._stop.set()
             worker.wait(_GRACE_S)
-            hint = "run the same command again to go on from there"
-            raise Interrupted(f"interrupted, {self._kept()}", hint=hint) from None
+            raise
         finally:
             self._trail.end()
             if worker.wait(0.0):
                 self._close()
         raise self._hung()
+
+    def kept(self) -> str:
+        """What is on disk of an unfinished run, in words."""
+        there = self.partial and self.partial.exists()
+        return f"{self.partial} keeps what was measured" if there else "nothing was kept"
 
     def forget(self) -> None:
         """Removes what only an unfinished run needs."""
@@ -100,6 +109,7 @@ class _Bench:
         """Closes the adapter; what goes wrong then costs nothing that was measured."""
         closing = Worker(self._adapter.close)
         try:
+            closing.start()
             if closing.wait(_GRACE_S):
                 closing.result()
             else:
@@ -124,11 +134,7 @@ class _Bench:
             self._save(self._running.given_up(self._step))
         said = f"{self._step}{HUNG}: bench was given up after {self._plan.stop_s:g} s"
         hint = "`vllm-probe doctor` looks for what holds the device; the same command goes on without that test"
-        return DeviceHung(f"{self._adapter.device.id}: {said}, {self._kept()}", hint=hint)
-
-    def _kept(self) -> str:
-        there = self.partial and self.partial.exists()
-        return f"{self.partial} keeps what was measured" if there else "nothing was kept"
+        return DeviceHung(f"{self._adapter.device.id}: {said}, {self.kept()}", hint=hint)
 
 
 def _earlier(partial: Path | None) -> Capability | None:

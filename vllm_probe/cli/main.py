@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ProbeError as error:
         return report(error)
     except KeyboardInterrupt:
-        return report(Interrupted("interrupted", hint="no file was changed; run the same command again"))
+        return report(Interrupted("interrupted", hint="run the same command again; every file is whole, old or new"))
     except ModuleNotFoundError as error:
         expected = missing_extra(error)
         return report(expected) if expected else _bug(error)

@@ -8,14 +8,18 @@ Made = TypeVar("Made")
 
 
 class Worker(Generic[Made]):
-    """Runs `work` in a daemon thread; whatever it raises is raised where it is waited for."""
+    """Runs `work` in a daemon thread, once started; whatever it raises is raised where it is waited for."""
 
     def __init__(self, work: Callable[[], Made]) -> None:
         self._work = work
         self._over = Event()
         self._made: Made | None = None
         self._error: BaseException | None = None
-        Thread(target=self._run, name="worker", daemon=True).start()
+        self._thread = Thread(target=self._run, name="worker", daemon=True)
+
+    def start(self) -> None:
+        """Begins; Ctrl-C may interrupt the caller while the work goes on."""
+        self._thread.start()
 
     def wait(self, limit_s: float) -> bool:
         """Whether it is over within `limit_s`; Ctrl-C interrupts the waiting, not the work."""

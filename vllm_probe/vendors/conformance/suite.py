@@ -91,6 +91,7 @@ def run_suite(
     """
     suite, results = _Suite(make, device, samples, progress), list[Result]()
     worker = Worker(suite.run)
+    worker.start()
     try:
         while result := suite.ended.get(timeout=limit_s):
             results.append(result)
