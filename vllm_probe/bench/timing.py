@@ -5,15 +5,16 @@ queued and synchronised once, over operands that take turns so that they are col
 round medians. More rounds follow until the standard error of the median is under 0.5 % or 2 s are spent; it is
 noisy when that error stays over 1 % or the rounds differ by more than 5 %, on memory that other virtual machines share
 by half of that. The highest rates get another round after everything else, so that slower drift is in their spread.
-A CPU test whose threads got less than 90 % of the processor time is throttled: by a quota or by other processes. So is
-one during which heat or a processor quota held the device down.
+A CPU test whose threads got less than 90 % of the processor time, by a quota or by other processes, gets up to three
+more rounds; it is throttled unless three of all had their time, which then count alone. Throttled is also one during
+which heat or a processor quota held the device down.
 """
 
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, median_error, within_memory
@@ -105,13 +106,23 @@ class _Entry:
     work: Work | None = None
     call_s: float = 0.0
     turn: int = 0
-    rounds: list[list[float]] = field(default_factory=list)
+    rounds: list["_Round"] = field(default_factory=list)
     timed_s: float = 0.0
     host_s: float = 0.0
-    processor_s: float = 0.0
-    telemetry: list[list[Telemetry]] = field(default_factory=list)
     unsure: str | None = None
     timer: str | None = None
+
+
+class _Round(NamedTuple):
+    """Seconds of a call in each batch, and the share of its threads' time that a CPU test had a processor for."""
+
+    samples: list[float]
+    share: float
+    telemetry: list[Telemetry]
+
+
+def _mean_share(rounds: Sequence[_Round]) -> float:
+    return fmean(each.share for each in rounds)
 
 
 class Stopwatch:
@@ -222,14 +233,14 @@ class Stopwatch:
             self._batch(entry, work, size)  # what ran before left its own data in the caches
         samples: list[float] = []
         with self._watch() as readings:
-            processor_s, host_s = self._adapter.processor_s(), self._adapter.clock()
+            before_s, host_s = self._adapter.processor_s(), self._adapter.clock()
             while math.fsum(samples) * size < round_s:
                 samples.append(self._batch(entry, work, size))
-            entry.processor_s += self._adapter.processor_s() - processor_s
+            processor_s = self._adapter.processor_s() - before_s
             entry.host_s += self._adapter.clock() - host_s
-        entry.timed_s += math.fsum(samples) * size
-        entry.rounds.append(samples)
-        entry.telemetry.append(readings)
+        timed_s = math.fsum(samples) * size
+        entry.timed_s += timed_s
+        entry.rounds.append(_Round(samples, self._share(work, processor_s / timed_s), readings))
 
     def _batch_size(self, entry: _Entry) -> int:
         return max(1, math.ceil(self._plan.batch_s / entry.call_s))
@@ -245,28 +256,41 @@ class Stopwatch:
         if rounds < plan.rounds:
             return False
         others_s = 2 * self._waiting * plan.rounds * plan.round_s
-        spent = entry.timed_s >= _CAP_S or rounds >= plan.most_rounds * entry.case.share or left_s < others_s
-        return spent or (median_error(entry.rounds) < _SETTLED and self._share(entry) >= _BUSY)
+        if entry.timed_s >= _CAP_S or left_s < others_s:
+            return True
+        trusted = self._trusted(entry)
+        is_calm = _mean_share(trusted) >= _BUSY
+        most = max(plan.most_rounds * entry.case.share, plan.rounds) + (0 if is_calm else plan.rounds)
+        return rounds >= most or (is_calm and median_error([each.samples for each in trusted]) < _SETTLED)
 
-    def _share(self, entry: _Entry) -> float:
-        """Share of its threads' time that a CPU test had a processor for; 1 elsewhere."""
+    def _share(self, work: Work, processors: float) -> float:
+        """Of its threads, `processors` of which ran on average, in a CPU test; 1 elsewhere."""
         device = self._adapter.device
         budget = device.details.get("threads") if device.kind == "cpu" else None
-        threads = budget and ((entry.work and entry.work.threads) or budget)
-        return entry.processor_s / (entry.timed_s * threads) if threads else 1.0
+        threads = budget and (work.threads or budget)
+        return processors / threads if threads else 1.0
+
+    def _trusted(self, entry: _Entry) -> list[_Round]:
+        """All rounds, or where they lacked processor time those that did not, if they are enough."""
+        calm = [each for each in entry.rounds if each.share >= _BUSY]
+        is_calm = _mean_share(entry.rounds) >= _BUSY
+        return calm if not is_calm and len(calm) >= self._plan.rounds else entry.rounds
 
     def _reading(self, entry: _Entry, work: Work) -> Reading:
-        medians = [median(samples) for samples in entry.rounds]
+        rounds = self._trusted(entry)
+        left_out = len(entry.rounds) - len(rounds)
+        medians = [median(each.samples) for each in rounds]
         call_s = median(medians)
         value = call_s * 1e6 if work.amount is None else work.amount / call_s / 1e9
         spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
-        error = median_error(entry.rounds)
-        share, seen = self._share(entry), sum_up(entry.telemetry)
+        error = median_error([each.samples for each in rounds])
+        share, seen = _mean_share(rounds), sum_up([each.telemetry for each in rounds])
         judged = judge(value, entry.case.expected, seen.highest_mhz)
         found = (
             (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
             (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
             (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
+            (left_out > 0, f"{left_out} of {len(entry.rounds)} rounds lacked processor time and are left out"),
             (seen.held_down is not None, seen.held_down or ""),
         )
         told = (judged.doubt, entry.unsure, entry.timer, doubt_of_clock(seen.clock_mhz, entry.case.expected))
@@ -285,7 +309,7 @@ class Stopwatch:
             verdict=judged.verdict,
             pct_of_peak=judged.pct_of_peak,
             unit=entry.case.unit,
-            samples=sum(map(len, entry.rounds)),
+            samples=sum(len(each.samples) for each in rounds),
             spread_pct=spread_pct,
             method=f"{work.method}; {self._software}",
             implementation=work.implementation,

@@ -105,6 +105,7 @@ class FakeAdapter(HardwareAdapter[Values]):
         self.busy = 1.0
         self.ran: list[str] = []
         self._now = 0.0
+        self._used = 0.0
         self.set_device(device or cpu())
         self.open()
 
@@ -142,14 +143,15 @@ class FakeAdapter(HardwareAdapter[Values]):
         self.batches += 1
         seconds = (self._now - start) * self.slowness(self.batches)
         self._now = start + seconds
+        self._used += 2 * self.busy * seconds
         return seconds
 
     def _clock(self) -> float:
         return self._now
 
     def _processor_s(self) -> float:
-        """Both threads work for a share `busy` of the time."""
-        return 2 * self.busy * self._now
+        """Both threads work for a share `busy` of a batch."""
+        return self._used
 
     def _at(self, tensor: Values, places: Sequence[Sequence[int]]) -> list[Any]:
         return [tensor.at(place) for place in places]

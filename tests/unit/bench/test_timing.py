@@ -8,6 +8,7 @@ from tests.unit.bench.fake import FakeAdapter, cpu, prepared
 from vllm_probe.bench.peak import Expected
 from vllm_probe.bench.plan import BenchPlan, make_plan
 from vllm_probe.bench.timing import Case, Reading, Stopwatch, Work, absent
+from vllm_probe.core.capability import Measurement
 
 PLAN = make_plan(cpu(), quick=False, only=frozenset())
 EXPECTED = Expected(slowest=90.0, fastest=100.0)
@@ -87,6 +88,31 @@ def test_threads_without_processor_time_mean_throttled() -> None:
     _, measurement = run(adapter, [case(adapter)], busy=0.5)["a"]
     assert (measurement.status, measurement.confidence) == ("throttled", "low")
     assert "its threads had 50 % of the processor time" in (measurement.reason or "")
+
+
+def disturbed(most: int) -> tuple[float | None, Measurement]:
+    """A reading of which the first `most` rounds run on half of their threads, half as fast."""
+    adapter = FakeAdapter()
+
+    def share(_: str) -> None:
+        adapter.busy = 0.5 if adapter.batches < 3 + 6 * most else 1.0
+
+    adapter.before = share
+    adapter.slowness = lambda batch: 1 / adapter.busy
+    return run(adapter, [case(adapter)])["a"]
+
+
+def test_rounds_without_processor_time_are_left_out_where_three_others_follow() -> None:
+    value, about = disturbed(2)
+    assert value == pytest.approx(95.0)
+    assert (about.status, about.confidence) == ("measured", "medium")
+    assert about.reason == "2 of 5 rounds lacked processor time and are left out"
+
+
+def test_a_load_that_stays_gets_three_more_rounds_and_is_throttled() -> None:
+    value, about = disturbed(100)
+    assert value == pytest.approx(47.5)
+    assert (about.status, about.confidence) == ("throttled", "low")
 
 
 def test_each_doubt_lowers_confidence() -> None:
