@@ -23,7 +23,7 @@ from vllm_probe.vendors.amd.facts import (
 from vllm_probe.vendors.amd.kfd import Topology, read_topology
 from vllm_probe.vendors.amd.masks import Card, Mask, apply, read_masks
 from vllm_probe.vendors.amd.memory import INTEGRATED, memory_evidence, memory_of_parts
-from vllm_probe.vendors.amd.units import Unit, units_of
+from vllm_probe.vendors.amd.units import Unit, placed, units_of
 from vllm_probe.vendors.amd.verdict import Machine, judged, split
 from vllm_probe.vendors.amd.windows import behind_windows
 from vllm_probe.vendors.evidence import Evidence, combine
@@ -59,7 +59,8 @@ def _on_bus(host: Host, shown: Sequence[Reading]) -> list[Reading]:
     evidence += [_numbered(id_, number) for id_, number in numbers.items()]
     lacking = {unit.id for unit in asked if not unit.partition and not _tells(unit.id, "reported", evidence)}
     for source, cards in ask_tools(host) if lacking and not asleep else ():
-        evidence += [tool_evidence(card["id"], source, card) for card in cards if card.get("id") in lacking]
+        told_of = placed(cards, asked)
+        evidence += [tool_evidence(card["id"], source, card) for card in told_of if card["id"] in lacking]
         lacking = {id_ for id_ in lacking if not _tells(id_, "usable", evidence)}
         if not lacking:
             break

@@ -42,6 +42,11 @@ class Unit:
         return "parent" in self.reading[0].details
 
     @property
+    def pci_id(self) -> int:
+        """Of the chip, without the vendor's."""
+        return int(str(self.reading[0].details["pci_id"])[-4:], 16)
+
+    @property
     def render(self) -> str | None:
         """Its render node, as KFD or else sysfs tells it."""
         minor = self.node.properties.get("drm_render_minor") if self.node else None
@@ -70,6 +75,23 @@ def owner(node: Node, addresses: Sequence[str]) -> str | None:
             return address
     alike = [address for address in addresses if address[5:-2] == node.slot[5:]]
     return alike[0] if "domain" not in node.properties and len(alike) == 1 else None
+
+
+def placed(cards: Sequence[dict[str, Any]], units: Sequence[Unit]) -> list[dict[str, Any]]:
+    """`cards` that a tool tells of, each with the address of one of `units`, which are in order of the bus.
+
+    Where it tells no address, those of one PCI id are matched in order, which is the bus's
+    (`RocmSMI::DiscoverAmdgpuDevices` of https://github.com/ROCm/rocm_smi_lib), if both are equally many.
+    """
+    if any("id" in card for card in cards):
+        return [card for card in cards if "id" in card]
+    found = []
+    for pci_id in dict.fromkeys(card.get("pci_id") for card in cards):
+        told = [card for card in cards if card.get("pci_id") == pci_id]
+        there = [unit for unit in units if pci_id is None or unit.pci_id == int(pci_id, 16)]
+        if len(told) == len(there):
+            found += [{**card, "id": unit.id} for card, unit in zip(told, there, strict=True)]
+    return found
 
 
 def _card(host: Host, reading: Reading, nodes: Sequence[Node], asleep: frozenset[str]) -> list[Unit]:

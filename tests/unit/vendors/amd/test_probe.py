@@ -11,7 +11,9 @@ from tests.unit.vendors.amd.hosts import (
     NODES,
     RUNTIME,
     XTX,
+    capture,
     devices,
+    needs_captures,
     probed,
     recorded,
     the_card,
@@ -96,6 +98,44 @@ def test_rocm_smi_is_asked_for_the_cards_that_amd_smi_leaves_out() -> None:
     assert "conflicts" not in first.details
     assert (other.memory.reported_bytes, other.memory.usable_bytes) == (17095983104, 17095979008)
     assert other.sources["/memory/reported_bytes"] == "rocm-smi"
+
+
+def _nameless(*sizes: int, pci_id: str = "0x744c") -> dict[str, str]:
+    rows = [{"gpu": n, "asic": {"device_id": pci_id}, "vram": {"size": size}} for n, size in enumerate(sizes)]
+    return {"amd-smi static --json": json.dumps(rows)}
+
+
+def test_what_a_tool_tells_without_addresses_is_of_the_card_with_its_pci_id() -> None:
+    commands = _nameless(24560)
+    assert the_card(NO_SIZES, commands=commands).memory.reported_bytes == 24560 << 20
+    second = {path.replace("0000:03:00.0", "0000:83:00.0"): text for path, text in NO_SIZES.items()}
+    other = second | {"/sys/bus/pci/devices/0000:83:00.0/device": "0x740f"}
+    found = devices(NO_SIZES | other, libs=RUNTIME, commands=commands)
+    assert found["0000:03:00.0"].memory.reported_bytes == 24560 << 20
+    assert found["0000:83:00.0"].memory.reported_bytes is None
+
+
+def test_what_a_tool_tells_without_addresses_of_equal_cards_is_in_order_of_the_bus() -> None:
+    second = {path.replace("0000:03:00.0", "0000:83:00.0"): text for path, text in NO_SIZES.items()}
+    found = devices(NO_SIZES | second, libs=RUNTIME, commands=_nameless(24560, 24544))
+    assert found["0000:03:00.0"].memory.reported_bytes == 24560 << 20
+    assert found["0000:83:00.0"].memory.reported_bytes == 24544 << 20
+    found = devices(NO_SIZES | second, libs=RUNTIME, commands=_nameless(24560))
+    assert {device.memory.reported_bytes for device in found.values()} == {None}
+
+
+def test_what_a_tool_tells_of_another_chip_is_not_taken() -> None:
+    assert the_card(NO_SIZES, commands=_nameless(65520, pci_id="0x740f")).memory.reported_bytes is None
+    rows = [{"gpu": 0, "bus": {"bdf": "0000:83:00.0"}, "vram": {"size": 16}}, {"gpu": 1, "vram": {"size": 17}}]
+    commands = {"amd-smi static --json": json.dumps(rows)}
+    assert the_card(NO_SIZES, commands=commands).memory.reported_bytes is None
+
+
+@needs_captures
+def test_the_captured_answer_without_an_address_tells_the_memory_of_the_only_card() -> None:
+    files = NO_SIZES | {f"{BUS}/device": "0x740f"}
+    commands = {"amd-smi static --json": capture("amd-smi-static-mi210-gpu_data.json")}
+    assert the_card(files, commands=commands).memory.reported_bytes == 68702699520
 
 
 @pytest.mark.parametrize(
