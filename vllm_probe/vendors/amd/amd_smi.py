@@ -15,7 +15,8 @@ def parse_amd_smi(text: str) -> list[dict[str, Any]]:
     """The GPUs that are listed, each with what is told of it; none where the text is something else.
 
     ROCm 6 prints a list, later releases one under `gpu_data`; whole sections can be `N/A`. Before ROCm 6.1 the size was
-    `vram_size_mb` (`amdsmi_cli/amdsmi_commands.py` of https://github.com/ROCm/amdsmi).
+    `vram_size_mb`, what is in use stood in `fb_usage`, and the power was `average_socket_power`, in ROCm 5.7 `power`
+    itself (`amdsmi_cli/amdsmi_commands.py` of https://github.com/ROCm/amdsmi).
     """
     document = json_behind(text)
     rows = document.get("gpu_data") if isinstance(document, dict) else document
@@ -44,7 +45,9 @@ def _rows(text: str) -> list[Any]:
 def _device(row: dict[str, Any]) -> dict[str, Any]:
     asic, bus, vram = _section(row, "asic"), _section(row, "bus"), _section(row, "vram")
     power, heat, memory = _section(row, "power"), _section(row, "temperature"), _section(row, "mem_usage")
-    partition = _section(row, "partition")
+    partition, frame = _section(row, "partition"), _section(row, "fb_usage")
+    sizes = (vram.get("size"), vram.get("vram_size_mb"), memory.get("total_vram"), frame.get("vram_total"))
+    powers = (power.get("socket_power"), power.get("average_socket_power"), row.get("power"))
     device = {
         "index": _whole(row.get("gpu")),
         "id": printed.address(bus.get("bdf") or row.get("bdf")),
@@ -53,15 +56,15 @@ def _device(row: dict[str, Any]) -> dict[str, Any]:
         "arch": printed.arch(asic.get("target_graphics_version")),
         "compute_units": _positive(asic.get("num_compute_units")),
         "driver": _driver(row.get("driver")),
-        "vram_total": printed.size(vram.get("size") or vram.get("vram_size_mb") or memory.get("total_vram")) or None,
-        "vram_used": printed.size(memory.get("used_vram")),
+        "vram_total": next(filter(None, map(printed.size, sizes)), None),
+        "vram_used": printed.size(memory.get("used_vram", frame.get("vram_used"))),
         "bus_width_bits": _width(vram.get("bit_width")),
         "bandwidth_gb_s": printed.number(vram.get("max_bandwidth")) or None,
         "compute_partition": printed.name(partition.get("compute_partition")),
         "memory_partition": printed.name(partition.get("memory_partition")),
         "partition": _whole(partition.get("partition_id", row.get("partition_id"))),
         "utilization": printed.percent(_section(row, "usage").get("gfx_activity")),
-        "power_w": printed.watts(power.get("socket_power")),
+        "power_w": next(filter(None, map(printed.watts, powers)), None),
         "temperature_c": printed.degrees(heat.get("edge")),
         "junction_c": printed.degrees(heat.get("hotspot")),
         "memory_temperature_c": printed.degrees(heat.get("mem")),

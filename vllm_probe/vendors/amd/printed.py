@@ -9,14 +9,14 @@ _UNKNOWN = re.compile(r"(?i)\s*|n/?a\b.*|none|unknown|not supported|0x[0-9a-f]+|
 
 
 def number(value: Any) -> float | None:
-    """The number in `3`, `"3.0"`, `"(96Mhz)"` or `{"value": 3, "unit": "W"}`; null for words and what is not finite."""
+    """The number in `3`, `"3.0"`, `"39 °C"`, `"(96Mhz)"` or `{"value": 3}`; null for words and what is not finite."""
     if isinstance(value, dict):
         return number(value.get("value"))
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return float(value) if abs(value) < 1e18 else None
-    match = re.fullmatch(r"\(?(-?[0-9]{1,15}(?:\.[0-9]{1,9})?) ?[A-Za-z%/]{0,5}\)?", str(value).strip())
+    match = re.fullmatch(r"\(?(-?[0-9]{1,15}(?:\.[0-9]{1,9})?) ?[A-Za-z%/°]{0,5}\)?", str(value).strip())
     return float(match[1]) if match else None
 
 

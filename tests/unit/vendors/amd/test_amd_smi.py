@@ -158,6 +158,18 @@ def test_rocm_6_0_had_another_name_for_the_size(size: object) -> None:
     assert device["vram_total"] == 68702699520
 
 
+@pytest.mark.parametrize("power", [{"average_socket_power": 35}, 35], ids=["6.0", "5.7"])
+def test_what_is_in_use_and_the_power_had_other_names_before_rocm_6_1(power: object) -> None:
+    row = {"gpu": 0, "fb_usage": {"vram_total": 65520, "vram_used": 0}, "power": power}
+    (device,) = parse_amd_smi(json.dumps([row]))
+    assert device == {"index": 0, "vram_total": 68702699520, "vram_used": 0, "power_w": 35.0}
+
+
+def test_the_text_form_shows_temperatures_with_their_sign() -> None:
+    text = "GPU: 0\n    TEMPERATURE:\n        EDGE: N/A\n        HOTSPOT: 39 °C\n        MEM: 33 °C\n"
+    assert parse_amd_smi(text) == [{"index": 0, "junction_c": 39.0, "memory_temperature_c": 33.0}]
+
+
 def test_what_amd_smi_gives_for_unknown_is_no_reading() -> None:
     usage = {"usage": {"gfx_activity": {"value": 65535, "unit": "%"}}, "power": {"socket_power": 65535}}
     heat = {"temperature": {"edge": {"value": 65535, "unit": "C"}, "hotspot": -273, "mem": 36}}
