@@ -1,5 +1,6 @@
 """What fails around the tests of a bench costs no value, and what ends the process is known the next time."""
 
+import json
 import sys
 import threading
 from collections.abc import Callable
@@ -127,6 +128,47 @@ def test_a_test_in_which_the_process_ended_twice_is_passed_by(tmp_path: Path) ->
         assert not trail.exists()
         copy.write_text(kept)
         copy.chmod(0o600)
+
+
+class Hasty(Sound):
+    """Ctrl-C while it is opened."""
+
+    def _open(self) -> None:
+        if hasattr(self, "hurried"):
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def twice_ended(tmp_path: Path) -> Path:
+    """The file of a bench whose reading of memory ended the process twice."""
+    target = tmp_path / "capability.json"
+    adapter, plan = leaving(lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(Interrupted):
+        stored(adapter, target, plan)
+    trail = tmp_path / "capability.json.partial.trail"
+    trail.write_text("memory read\n" * 2)
+    trail.chmod(0o600)
+    return target
+
+
+@pytest.mark.parametrize("change", [{"tool_version": "0.0.1"}, {"created_at": "2020-01-01T00:00:00Z"}])
+def test_what_ended_another_release_or_an_earlier_day_gets_its_turn(twice_ended: Path, change: dict[str, str]) -> None:
+    partial = twice_ended.with_name("capability.json.partial")
+    partial.write_text(json.dumps(json.loads(partial.read_text()) | change))
+    adapter, plan = leaving(lambda: None)
+    stored(adapter, twice_ended, plan)
+    assert valid(twice_ended).measurements[READ].status == "measured"
+
+
+def test_ctrl_c_before_the_first_test_forgets_none_that_ended_the_process(twice_ended: Path) -> None:
+    adapter = started(Hasty)
+    plan = plan_of(adapter)
+    adapter.hurried = True  # type: ignore[attr-defined]
+    with pytest.raises(Interrupted):
+        stored(adapter, twice_ended, plan)
+    adapter, plan = leaving(lambda: None)
+    stored(adapter, twice_ended, plan)
+    assert valid(twice_ended).measurements[READ].status == "error"
 
 
 def test_a_partial_document_that_others_could_write_is_not_taken_up(tmp_path: Path) -> None:

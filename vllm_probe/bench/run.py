@@ -67,7 +67,11 @@ def run_bench(
 
 
 class BenchRun:
-    """One run of a plan on an open adapter; tests with `fatal` titles are passed by."""
+    """One run of a plan on an open adapter.
+
+    Attributes:
+        resumed: whether it goes on from the document that it was given.
+    """
 
     def __init__(
         self,
@@ -75,20 +79,22 @@ class BenchRun:
         plan: BenchPlan,
         stamp: Stamp,
         resume_from: Capability | None = None,
-        fatal: frozenset[str] = frozenset(),
     ) -> None:
         self._plan = plan = sounded(plan, adapter)
         sections = make_sections(adapter, plan)
         self._report = Report(adapter, stamp, sections, plan.expectations.unknown)
         self.resumed = bool(resume_from and self._report.restore(resume_from))
-        self._fatal = fatal
+        self._fatal: frozenset[str] = frozenset()
         self._earlier = dumps(resume_from) if resume_from and self.resumed else ""
         self._chosen = [section for section in sections if section.name in plan.groups]
         self._stopwatch = Stopwatch(adapter, plan)
         self._owners: dict[tuple[str, int], Section] = {}
 
-    def run(self, save: Callable[[Capability], None], progress: Progress) -> Capability:
-        """The document, once everything had its turn; see `run_bench`."""
+    def run(
+        self, save: Callable[[Capability], None], progress: Progress, fatal: frozenset[str] = frozenset()
+    ) -> Capability:
+        """The document, once everything had its turn but tests with `fatal` titles; see `run_bench`."""
+        self._fatal = fatal
         report, done, total = self._report, 0, sum(section.total() for section in self._chosen)
         save(report.capability())
 

@@ -96,14 +96,15 @@ class _Bench:
     def _work(self) -> Capability:
         self._adapter.open()
         earlier = _earlier(self.partial)
-        if earlier:
-            self._trail.take_up()
-        self._running = BenchRun(self._adapter, self._plan, self._stamp, earlier, self._trail.fatal)
+        self._running = BenchRun(self._adapter, self._plan, self._stamp, earlier)
         if earlier and self._running.resumed:
+            self._trail.take_up()
             _log.warning("went on from %s: %s", (earlier.created_at or "")[11:16], self.partial)
             if self._trail.last:
                 _log.warning("the process ended during %s", self._trail.last)
-        return self._running.run(self._save, self._begin)
+        else:
+            self._trail.forget()  # it tells of another run
+        return self._running.run(self._save, self._begin, self._trail.fatal)
 
     def _close(self) -> None:
         """Closes the adapter; what goes wrong then costs nothing that was measured."""

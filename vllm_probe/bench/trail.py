@@ -47,7 +47,8 @@ class Trail:
 
     def end(self) -> None:
         """What ran has not ended the process."""
-        self._write(self._ended)
+        if self._running:
+            self._write(self._ended)
 
     def forget(self) -> None:
         """Removes the file."""
