@@ -15,13 +15,26 @@ def test_a_dead_device_and_the_descriptor_of_another_are_warned_of(cli: Cli) -> 
         for line in warnings
     )
     other = "the descriptor is of NVIDIA A10, 0000:01:00.0 is NVIDIA GeForce RTX 3090: the rates are those of the other"
-    assert f"{other} device" in warnings
+    assert f"{other} device, the memory is no more than this one has" in warnings
 
 
 def test_the_descriptor_of_another_device_is_laid_on_one_that_works(cli: Cli) -> None:
     found = cli(*LOST, "--capability", "a10", "--json", plugins="cpu,nvidia").json()
     assert found["device"] == "0000:41:00.0"
     assert not any("cannot be used" in line for line in found["warnings"])
+
+
+def test_the_descriptor_of_another_architecture_is_planned_for_alone_unless_the_device_is_named(cli: Cli) -> None:
+    command = ("--replay", HOSTS / "nvidia-server", "negotiate", "Qwen3-32B", "--engine", "vllm", "--json")
+    found = cli(*command, "--capability", "h200-sxm-141gb", plugins="cpu,nvidia").json()
+    assert found["device"] is None
+    assert found["budget"]["device_total_bytes"] > 140e9
+    (said,) = [line for line in found["warnings"] if "which is not here" in line]
+    assert "H200" in said
+    device = said.partition("--device ")[2].partition(" ")[0]
+    here = cli(*command, "--capability", "h200-sxm-141gb", "--device", device, plugins="cpu,nvidia").json()
+    assert here["device"] == device
+    assert here["budget"]["device_total_bytes"] < 90e9
 
 
 def test_a_hidden_device_is_warned_of(cli: Cli) -> None:

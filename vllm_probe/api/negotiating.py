@@ -147,7 +147,8 @@ def _describe(
 ) -> "tuple[str, Capability, Device | None, tuple[Device, ...]]":
     """Name and content of the descriptor to negotiate with, the device here that it describes, and all devices.
 
-    A descriptor that is named describes no device where none of its vendor can be used; those come in place of all.
+    A descriptor that is named describes no device where none of its vendor can be used; those come in place of all. It
+    is laid on the one that would be used, but for an accelerator of another architecture, unless `device` names that.
     """
     from vllm_probe.detect.select import default_device, select_device, unfit
     from vllm_probe.vendors.descriptors import named_capability
@@ -163,6 +164,8 @@ def _describe(
     if device:
         return str(path), document, select_device(own, device, manager), devices
     here = default_device(own) or next((each for each in own if unfit(each) is None), None)
+    if here and here.kind != "cpu" and document.device.arch not in (None, here.arch):
+        here = None
     return str(path), document, here, devices if here or document.device.kind == "cpu" else tuple(own)
 
 

@@ -59,14 +59,23 @@ def obtaining(config: "RuntimeConfig") -> str:
 def device_notes(on: "Device | None", document: "Capability", devices: "Sequence[Device]") -> Iterator[str]:
     """Why `on` cannot run what is planned for it, whose figures `document` has, and what else is there and blocked.
 
-    Without `on` each of `devices` that is blocked tells why nothing here runs it.
+    Without `on` each of `devices` that is blocked tells why nothing here runs it, and one that is not how it is planned
+    for.
     """
-    from vllm_probe.detect.select import unfit
+    from vllm_probe.detect.select import default_device, unfit
 
     if on and (reason := unfit(on)):
         yield f"{_shown(on)} cannot be used here now: {_clause(reason)}; run `vllm-probe doctor`"
     if on and (other := _other(document, on)):
-        yield f"the descriptor is of {other}, {on.id} is {on.name or on.arch}: the rates are those of the other device"
+        yield (
+            f"the descriptor is of {other}, {on.id} is {on.name or on.arch}: the rates are those of the other device, "
+            "the memory is no more than this one has"
+        )
+    if on is None and (here := default_device(devices)) and here.kind != "cpu":
+        yield (
+            f"the descriptor is of {_other(document, here)}, which is not here: planned for that alone; "
+            f"--device {here.id} plans for {here.name or here.arch}"
+        )
     if on is None or on.kind == "cpu":
         yield from blocked(devices)
 
