@@ -18,6 +18,7 @@ from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import CommandResult, CommandStatus, FileKind, FileStat, HostStats, Platform, T
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.children import LocalChild, start
+from vllm_probe.host.naming import machine_name
 from vllm_probe.host.stats import read_stats
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _MAX_BYTES = 1 << 22
 _KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR")
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not on the PATH of ordinary users of Debian
 _KINDS: dict[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class LocalHost:
@@ -187,11 +187,10 @@ class LocalHost:
         import platform
 
         system = "android" if hasattr(sys, "getandroidapilevel") else platform.system().lower()
-        machine = platform.machine().lower()
         folders = (entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages"))
         return Platform(
             system=system,
-            machine=_MACHINES.get(machine, machine),
+            machine=machine_name(platform.machine()),
             release=platform.release() or None,
             python=platform.python_version(),
             site_packages=tuple(dict.fromkeys(folder for folder in folders if Path(folder).is_dir())),

@@ -22,6 +22,7 @@ from vllm_probe.core.scene import Scene
 from vllm_probe.core.system import Child, CommandResult, FileStat, HostStats, Library, Platform, T
 from vllm_probe.core.values import JsonValue
 from vllm_probe.host.entries import FOLDER, Entry, parse_command, parse_entry, resolve
+from vllm_probe.host.naming import machine_name
 from vllm_probe.host.stats import read_stats
 
 OWN_VARIABLES = re.compile(r"(VLLM_PROBE|XDG|HF)_.*|NO_COLOR")
@@ -240,8 +241,8 @@ class ReplayHost:
         folders = {match[0] for path in self._entries if (match := _SITE_PACKAGES.match(path))}
         environment = self._facts.env.get("VIRTUAL_ENV") or "/"
         return Platform(
-            system=facts.get("system", "linux"),
-            machine=facts.get("machine", "x86_64"),
+            system=facts.get("system", "linux").lower(),
+            machine=machine_name(facts.get("machine", "x86_64")),
             release=facts.get("release", release[1] if release else None),
             python=facts.get("python"),
             site_packages=tuple(facts["site_packages"].splitlines())

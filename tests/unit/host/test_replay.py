@@ -211,6 +211,21 @@ def test_the_platform_is_linux_unless_the_recording_says_otherwise() -> None:
     assert replay(platform={"system": "android", "machine": "aarch64"}).platform().system == "android"
 
 
+@pytest.mark.parametrize(
+    ("system", "machine", "named"),
+    [
+        ("Windows", "AMD64", "windows x86_64"),
+        ("windows", "ARM64", "windows aarch64"),
+        ("Darwin", "arm64", "darwin aarch64"),
+    ],
+)
+def test_systems_and_processors_have_one_name_however_a_recording_spells_them(
+    system: str, machine: str, named: str
+) -> None:
+    found = replay(platform={"system": system, "machine": machine}).platform()
+    assert f"{found.system} {found.machine}" == named
+
+
 def test_our_own_variables_are_this_process_even_on_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     monkeypatch.setenv("VLLM_PROBE_PLUGINS", "null")

@@ -10,7 +10,7 @@ PLUGIN = VendorPlugin(
     adapter="vllm_probe.vendors.nvidia.adapter:NvidiaAdapter",
     health="vllm_probe.vendors.nvidia.lib:health",
     pci_vendors=(0x10DE,),
-    signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible", "windows x86_64"),
+    signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible", "windows x86_64", "windows aarch64"),
     container=ContainerAccess(
         runtime="nvidia", env={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
     ),

@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from tests.unit.detect.scenes import HOSTS
-from tests.unit.vendors.nvidia.cards import CUDA, NODES, NVML, ONE, cards, found, libs, the_gpu
+from tests.unit.detect.scenes import HOSTS, host_of
+from tests.unit.vendors.nvidia.cards import CUDA, FIXTURES, NODES, NVML, ONE, cards, found, libs, the_gpu
 from vllm_probe.core import codec
 from vllm_probe.core.scene import Scene
 from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.nvidia import lib
+from vllm_probe.vendors.nvidia import PLUGIN, lib
 from vllm_probe.vendors.nvidia.probe import probe
+from vllm_probe.vendors.registry import PortableDeviceManager
 
 
 def test_a_jetson_is_asked_though_the_card_beside_it_belongs_to_a_virtual_machine() -> None:
@@ -107,3 +108,11 @@ def test_windows_itself_lists_what_nvml_does() -> None:
     device = the_gpu({}, libs=loaded, platform={"system": "windows"})
     assert (device.id, device.usable, device.details["pci_id"]) == ("0000:01:00.0", True, "10de:28e0")
     assert device.memory.kind == "dedicated"
+
+
+@pytest.mark.parametrize("machine", ["AMD64", "ARM64"])
+def test_windows_is_a_sign_of_nvidia_by_the_name_that_it_gives_its_processor(machine: str) -> None:
+    text = FIXTURES["v10"]
+    host = host_of(platform={"system": "windows", "machine": machine}, commands={"nvidia-smi -q -x": text})
+    found = PortableDeviceManager(host, (PLUGIN,)).probe_devices()
+    assert found.devices[0].name == "Tesla P4"
