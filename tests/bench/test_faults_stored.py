@@ -188,8 +188,9 @@ def test_a_device_that_hangs_while_it_is_opened(tmp_path: Path) -> None:
     adapter = started(Opening)
     plan = plan_of(adapter, stop_s=0.3)
     adapter.hangs = True  # type: ignore[attr-defined]
-    with pytest.raises(DeviceHung, match=r"the opening of the device did not end.*nothing was kept"):
+    with pytest.raises(DeviceHung, match=r"the opening of the device did not end.*nothing was kept") as ended:
         stored(adapter, tmp_path / "capability.json", plan)
+    assert "goes on" not in ended.value.hint
     assert list(tmp_path.iterdir()) == []
 
 
@@ -225,6 +226,15 @@ def test_ctrl_c_keeps_what_was_measured_and_the_next_run_goes_on(tmp_path: Path)
     assert "memory read" not in steps
     assert value_at(valid(target), READ) == pytest.approx(100, rel=0.01)
     assert not (tmp_path / "capability.json.partial").exists()
+
+
+def test_ctrl_c_without_a_file_promises_nothing_to_go_on_from() -> None:
+    adapter = started()
+    plan = plan_of(adapter)
+    adapter.close()
+    with pytest.raises(Interrupted, match="nothing was kept") as ended:
+        measure(adapter, plan, STAMP, None, interrupt)
+    assert ended.value.hint == "run the same command again to measure from the start"
 
 
 def test_ctrl_c_as_the_work_begins_says_where_the_partial_document_is(

@@ -47,8 +47,9 @@ def measure(
         if target:
             write_private(target, dumps(made))
     except KeyboardInterrupt:
-        hint = "run the same command again to go on from there"
-        raise Interrupted(f"interrupted, {bench.kept()}", hint=hint) from None
+        hint = "run the same command again "
+        hint += "to go on from there" if bench.keeps else "to measure from the start"
+        raise Interrupted(f"interrupted, {bench.kept}", hint=hint) from None
     bench.forget()
     return made
 
@@ -82,10 +83,15 @@ class _Bench:
                 self._close()
         raise self._hung()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there is something on disk of an unfinished run."""
+        return bool(self.partial and self.partial.exists())
+
+    @property
     def kept(self) -> str:
-        """What is on disk of an unfinished run, in words."""
-        there = self.partial and self.partial.exists()
-        return f"{self.partial} keeps what was measured" if there else "nothing was kept"
+        """What that is, in words."""
+        return f"{self.partial} keeps what was measured" if self.keeps else "nothing was kept"
 
     def forget(self) -> None:
         """Removes what only an unfinished run needs."""
@@ -134,8 +140,9 @@ class _Bench:
         if self._running:
             self._save(self._running.given_up(self._step))
         said = f"{self._step}{HUNG}: bench was given up after {self._plan.stop_s:g} s"
-        hint = "`vllm-probe doctor` looks for what holds the device; the same command goes on without that test"
-        return DeviceHung(f"{self._adapter.device.id}: {said}, {self.kept()}", hint=hint)
+        hint = "`vllm-probe doctor` looks for what holds the device"
+        hint += "; the same command goes on without that test" if self._running and self.keeps else ""
+        return DeviceHung(f"{self._adapter.device.id}: {said}, {self.kept}", hint=hint)
 
 
 def _earlier(partial: Path | None) -> Capability | None:
