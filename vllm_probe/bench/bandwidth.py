@@ -21,7 +21,7 @@ _KERNELS = {"streaming_copy": "stream", "cached_read": "read"}
 _FP32_BYTES = 4
 _SCALE = 0.42
 _CACHED = 4
-_SHARED = "other virtual machines share this memory, and what they take of its rate is not seen"
+_SHARED = "other virtual machines share this memory and its caches, and what they take of its rate is not seen"
 _SHARED_NOISY_PCT = 2.5  # from one process to the next such memory drifts by about twice what its rounds show
 
 
@@ -117,7 +117,7 @@ def _work(
     is_cold: bool,
 ) -> Work:
     credited = CREDITED[kind]
-    is_shared = kind != "cached_read" and bool(adapter.device.details.get("hypervisor"))
+    is_shared = bool(adapter.device.details.get("hypervisor"))
     work = Work(
         calls=calls,
         amount=credited * size,

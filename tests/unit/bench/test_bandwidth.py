@@ -84,15 +84,11 @@ def test_arrays_that_do_not_exceed_the_cache_four_times_over_are_doubted(plan: B
     assert prepared(cases(FakeAdapter(), plan)["read"]).doubts == ("arrays may be partly cached",)
 
 
-def test_a_virtual_machine_doubts_the_rates_of_the_memory_that_it_shares() -> None:
-    adapter = FakeAdapter(cpu(hypervisor=True))
-    works = {kind: prepared(case) for kind, case in cases(adapter).items() if kind != "streaming_copy"}
-    shared = {kind for kind, work in works.items() if any("virtual machines" in doubt for doubt in work.doubts)}
-    assert shared == {"read", "copy", "triad"}
-    assert {kind: work.noisy_pct for kind, work in works.items()} == {
-        **dict.fromkeys(shared, 2.5),
-        "cached_read": 5.0,
-    }
+@pytest.mark.parametrize("kind", CREDITED)
+def test_a_virtual_machine_doubts_the_rates_of_the_memory_and_the_cache_that_it_shares(kind: str) -> None:
+    shared, alone = (prepared(cases(Streaming(cpu(hypervisor=is_virtual)))[kind]) for is_virtual in (True, False))
+    assert any("virtual machines" in doubt for doubt in shared.doubts)
+    assert (shared.noisy_pct, alone.noisy_pct, alone.doubts) == (2.5, 5.0, ())
 
 
 class Forgetful(Streaming):
