@@ -147,7 +147,10 @@ def residual_bytes(case: Case) -> int:
 
 
 def fills_memory(case: Case) -> bool:
-    """Whether the KV cache takes all that is left: a generator on memory that is its own."""
+    """Whether the KV cache takes all that is left: of a share that is pinned, or a generator's on memory of its own."""
+    pins = case.request.pins
+    if "gpu_memory_utilization" in pins and "kv_cache_memory_bytes" not in pins:
+        return bool(case.engine["fills_memory"])
     wants = case.spec.task == "generate" and case.request.objective != "memory"
     return bool(case.engine["fills_memory"] and wants and not _shares_memory(case))
 

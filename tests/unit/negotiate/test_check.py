@@ -12,6 +12,7 @@ from tests.unit.negotiate.cases import GIB, H100, LLAMA_8B, QWEN3_8B, STAMP, des
 from tests.unit.negotiate.test_startlog import NEW, OLD, ONE_LINE, PROFILED
 from vllm_probe.core.config import LogCheck, RuntimeConfig
 from vllm_probe.core.errors import BadUsage, ProbeError
+from vllm_probe.core.model import ModelSpec
 from vllm_probe.negotiate.check import asked_as_logged, compare, require_same_platform
 from vllm_probe.negotiate.negotiate import negotiate
 from vllm_probe.negotiate.request import Request
@@ -30,11 +31,11 @@ INFO Graph capturing finished in 10 secs, took 0.96 GiB
 KV = "Available KV cache memory: 57.5 GiB"
 
 
-def checked(text: str, **asked: Any) -> tuple[RuntimeConfig, LogCheck]:
+def checked(text: str, spec: ModelSpec = QWEN3_8B, **asked: Any) -> tuple[RuntimeConfig, LogCheck]:
     log, device = parse_log(text), descriptor(H100)
-    wanted, notes = asked_as_logged(log, QWEN3_8B, device, {"engine": "vllm", **asked})
-    config = negotiate(QWEN3_8B, device, Request(**wanted), STAMP)
-    return config, compare(config, QWEN3_8B, log, "vllm.log", notes)
+    wanted, notes = asked_as_logged(log, spec, device, {"engine": "vllm", **asked})
+    config = negotiate(spec, device, Request(**wanted), STAMP)
+    return config, compare(config, spec, log, "vllm.log", notes)
 
 
 def test_a_start_as_predicted_agrees_in_every_line() -> None:
@@ -46,6 +47,13 @@ def test_a_start_as_predicted_agrees_in_every_line() -> None:
     assert [figure.line for figure in found.figures] == [3, 7, 4, 5, 6]
     assert all(figure.difference == figure.predicted - figure.logged for figure in found.figures)
     assert abs(found.residual_bytes) < 0.02 * GIB
+
+
+def test_a_pooling_model_that_was_started_with_a_share_fills_it() -> None:
+    config, found = checked(START, replace(QWEN3_8B, task="embed", pooling="last"))
+    assert found.agrees, found.figures
+    assert {"kv_cache_bytes", "kv_cache_tokens", "concurrency"} <= {each.quantity for each in found.figures}
+    assert config.budget.kv_cache_tokens == pytest.approx(418_688, rel=0.02)
 
 
 def test_what_neither_says_is_the_default_of_that_version_and_said() -> None:
