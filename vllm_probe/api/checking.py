@@ -116,7 +116,7 @@ def disagreement(config: "RuntimeConfig") -> LogDiffers | None:
 
 def _place(host: "Host", document: "Capability", engine_version: str, ranks: int) -> Path | None:
     """File of the residual of a version's minor release on so many devices like that of `document`."""
-    from vllm_probe.negotiate.laws import version_number
+    from vllm_probe.core.releases import version_number
     from vllm_probe.negotiate.residual import residual_name
     from vllm_probe.vendors.descriptors import state_folder
 

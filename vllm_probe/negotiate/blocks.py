@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
-from vllm_probe.negotiate.laws import Row, at_version, device_row, table
+from vllm_probe.core.releases import at_version
+from vllm_probe.negotiate.laws import Row, device_row, table
 from vllm_probe.negotiate.layers import groups_of
 from vllm_probe.negotiate.request import Request
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.releases import at_version
 from vllm_probe.negotiate.blocks import is_on
-from vllm_probe.negotiate.laws import at_version, device_row, table
+from vllm_probe.negotiate.laws import device_row, table
 from vllm_probe.negotiate.request import Request
 
 

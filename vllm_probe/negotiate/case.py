@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.errors import BadUsage
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.releases import is_before
 from vllm_probe.core.units import GIB
 from vllm_probe.core.values import Engine
 from vllm_probe.negotiate.blocks import BlockRule, block_rule, check_block_size, doubt_of_blocks
 from vllm_probe.negotiate.cacheformat import CacheFormat, cache_format, check_cache_format
-from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, is_before, table
+from vllm_probe.negotiate.laws import Row, band, by_device, card_of, device_row, table
 from vllm_probe.negotiate.rates import Rates
 from vllm_probe.negotiate.request import Request, Workload, check_pins, workload_of
 from vllm_probe.negotiate.requirements import Requirements, analyse

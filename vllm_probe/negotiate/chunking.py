@@ -3,8 +3,9 @@
 import re
 import sys
 
+from vllm_probe.core.releases import at_version
 from vllm_probe.negotiate.case import Case
-from vllm_probe.negotiate.laws import at_version, server_defaults, table
+from vllm_probe.negotiate.laws import server_defaults, table
 from vllm_probe.negotiate.layers import groups_of
 
 _V0_SEQS = 256

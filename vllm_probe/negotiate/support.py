@@ -1,12 +1,13 @@
 """What the support tables say of an engine on one device: kernels, number formats, and whether it runs there at all."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from vllm_probe.core.releases import at_version, is_before, version_number
 from vllm_probe.core.values import ENGINE_DTYPES
 from vllm_probe.negotiate.case import Case, architecture_reason
-from vllm_probe.negotiate.laws import Row, at_version, by_device, is_before, table, version_number
+from vllm_probe.negotiate.laws import Row, by_device, table
+from vllm_probe.vendors.engines import arch_word, floor_of, floors, is_older, is_under, last_release
 
 WORDS = {dtype: word for word, dtype in ENGINE_DTYPES.items()}
 """Runtime word of a number format to capability word."""
@@ -29,10 +30,7 @@ def dtype_rule(case: Case, dtype: str) -> Row:
 
 def arch_of(case: Case) -> str | None:
     """The architecture in the words of the tables; null where it is unknown or none of the vendor's form."""
-    word = (case.capability.device.arch or "").lower().partition(":")[0]
-    word = re.sub(r"^ascend[ _-]*", "", word)
-    form = support(case, "floors").get("form", ".+")
-    return word if re.fullmatch(form, word) else None
+    return arch_word(case.capability.device.arch, _floors(case).get("form", ".+"))
 
 
 def unnamed(case: Case) -> str:
@@ -59,10 +57,7 @@ def kernel_reason(case: Case, row: Row) -> str | None:
 
 def is_below(case: Case, least: Sequence[Any] | None) -> bool | None:
     """Whether the architecture is older than `least`; null where it is unknown or of another family."""
-    arch = re.fullmatch(r"([a-z_]+)(\d+)[a-z]?", arch_of(case) or "")
-    if least is None or arch is None or least[0] != arch[1]:
-        return None
-    return int(arch[2]) < int(least[1])
+    return is_older(arch_of(case), least)
 
 
 def shown(arch: Sequence[Any]) -> str:
@@ -83,10 +78,12 @@ def doubt(case: Case, row: Row) -> str | None:
 
 def device_reason(case: Case) -> str | None:
     """Why the engine certainly does not run on this device whatever the model, and what does; or null."""
-    rules = support(case, "floors")
-    if not rules or not _is_under(case, rule := at_version(rules["rows"], case.engine_version)):
+    rules = _floors(case)
+    if not rules or not is_under(arch_of(case), rule := at_version(rules["rows"], case.engine_version)):
         return None
-    runs = f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}, this is {case.capability.device.arch}"
+    runs = (
+        f"{case.request.engine} {case.engine_version} runs on {floor_of(rule)}, this is {case.capability.device.arch}"
+    )
     older = release_for(case)
     if older is None:
         return f"{runs}: {rules['instead']}"
@@ -97,28 +94,20 @@ def device_reason(case: Case) -> str | None:
 
 def device_doubt(case: Case) -> str | None:
     """The devices that the engine runs on, where the descriptor does not say which this is; or null."""
-    rules = support(case, "floors")
+    rules = _floors(case)
     if not rules or arch_of(case):
         return None
     rule = at_version(rules["rows"], case.engine_version)
-    return f"{case.request.engine} {case.engine_version} runs on {_floor(rule)}; {unnamed(case)}"
+    return f"{case.request.engine} {case.engine_version} runs on {floor_of(rule)}; {unnamed(case)}"
 
 
 def release_for(case: Case) -> str | None:
     """The last release before the one asked for that runs on this device, null without."""
-    rows = support(case, "floors").get("rows", ())
-    older = (until for until, rule in rows if until != "*" and is_before(until, case.engine_version))
-    return next((until for until in reversed([*older]) if not _is_under(case, at_version(rows, until))), None)
+    return last_release(_floors(case), arch_of(case), case.engine_version)
 
 
-def _is_under(case: Case, rule: Row) -> bool:
-    arch = arch_of(case)
-    is_other = bool(arch and "archs" in rule and not arch.startswith(tuple(rule["archs"])))
-    return is_other or is_below(case, rule.get("min_arch")) is True
-
-
-def _floor(rule: Row) -> str:
-    return f"{shown(rule['min_arch'])} and newer" if "min_arch" in rule else ", ".join(rule["archs"])
+def _floors(case: Case) -> Row:
+    return floors(case.request.engine, case.device_type)
 
 
 def format_reason(case: Case, dtype: str, methods: Iterable[str]) -> str | None:

@@ -26,6 +26,7 @@ from tests.unit.negotiate.cases import (
 )
 from vllm_probe.core.config import MemoryBudget
 from vllm_probe.core.model import ModelSpec
+from vllm_probe.core.releases import is_before
 from vllm_probe.core.values import Engine
 from vllm_probe.models import catalogue
 from vllm_probe.negotiate.activation import activation_bytes, sizes_of
@@ -33,7 +34,7 @@ from vllm_probe.negotiate.budget import account, limit_bytes
 from vllm_probe.negotiate.candidates import match
 from vllm_probe.negotiate.case import open_case
 from vllm_probe.negotiate.gemm import WeightFormat
-from vllm_probe.negotiate.laws import is_before, table
+from vllm_probe.negotiate.laws import table
 from vllm_probe.negotiate.request import Request
 from vllm_probe.negotiate.requirements import analyse
 from vllm_probe.negotiate.shape import Shape

@@ -9,8 +9,9 @@ import pytest
 
 from vllm_probe.core.config import RuntimeConfig
 from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.releases import is_before
 from vllm_probe.models import catalogue
-from vllm_probe.negotiate.laws import band, by_device, card_of, device_row, is_before, server_defaults, table
+from vllm_probe.negotiate.laws import band, by_device, card_of, device_row, server_defaults, table
 
 FOLDER = Path(inspect.getfile(band)).parent
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))

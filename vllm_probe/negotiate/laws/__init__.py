@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from vllm_probe.core.errors import BadUsage
+from vllm_probe.core.releases import at_version, version_number
 from vllm_probe.core.units import GIB
 
 Row = Mapping[str, Any]
@@ -52,40 +52,6 @@ def band(engine: str, version: str | None) -> tuple[str, Row, str | None]:
             f"the memory law of {engine} {chosen['from']} to {chosen['to']} is used outside its range, for {wanted}"
         )
     return wanted, {**chosen, **steps}, warning
-
-
-def at_version(rows: Sequence[tuple[str, Any]], version: str) -> Any:
-    """The value that holds at a version: of the first row that ends there or later; `*` ends never.
-
-    Raises:
-        BadUsage: it is no version number.
-    """
-    release = _release(version)
-    return next(value for until, value in rows if until == "*" or release[: until.count(".") + 1] <= _release(until))
-
-
-def is_before(version: str, other: str) -> bool:
-    """Whether a release is older than another; one that names no patch stands for the newest of its minor release."""
-    release = _release(version)
-    return release < _release(other)[: len(release)]
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Major, minor and patch number; what follows digits, as in `0.20.2rc1`, counts for nothing."""
-    patch = re.match(r"\d+", version.removeprefix("v").partition(".")[2].partition(".")[2])
-    return (*version_number(version), *([int(patch[0])] if patch else []))
-
-
-def version_number(version: str) -> tuple[int, int]:
-    """Major and minor number of an engine version.
-
-    Raises:
-        BadUsage: it is no version number.
-    """
-    parts = version.removeprefix("v").split(".")
-    if not all(part.isdigit() for part in parts[:2]):
-        raise BadUsage(f"not an engine version: {version!r}", hint="give a release such as --engine-version 0.33.0")
-    return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
 
 
 def card_of(name: str) -> Row | None:
