@@ -8,6 +8,7 @@ from functools import cache
 from vllm_probe.models import catalogue
 
 _TUNING = re.compile(r"-(?:instruct|thinking|chat|it|pt|hf|base|\d{4}|\d{6}|\d{8}|20\d\d-\d\d(?:-\d\d)?)$")
+_RELEASE = re.compile(r"-(?:thinking|[\d-]+)$")
 _QUANTIZED = {
     r"-fp8(?:-dynamic|-block)?$": "fp8",
     r"-(?:quantized\.)?w8a8$": "w8a8",
@@ -28,20 +29,25 @@ class Reading:
     Attributes:
         base: lower-case name without prefix and the suffixes taken off.
         quantization: what a suffix says, `none` without one.
+        release: the first suffix taken off that names another release, which may have another context or number
+            format; empty without one.
     """
 
     base: str
     quantization: str = "none"
+    release: str = ""
 
 
 def readings(name: str) -> Iterator[Reading]:
     """Every way to understand `name`, the most literal first; a name too long to be one has none."""
     if len(name) > MAX_LENGTH:
         return
-    base, quantization = name.rpartition("/")[2].lower(), "none"
+    base, quantization, release = name.rpartition("/")[2].lower(), "none", ""
     while base:
-        yield Reading(base=base, quantization=quantization)
+        yield Reading(base=base, quantization=quantization, release=release)
         shorter = _TUNING.sub("", base)
+        dated = _RELEASE.fullmatch(base.removeprefix(shorter))
+        release = release or (dated[0] if dated else "")
         for pattern, method in _QUANTIZED.items():
             if shorter == base and quantization == "none" and re.search(pattern, base):
                 shorter, quantization = re.sub(pattern, "", base), method

@@ -221,11 +221,21 @@ def _shape(name: str, host: Host) -> ModelSpec:
         )
     return replace(
         entry,
+        unknown=entry.unknown | _of_another_release(entry, canonical, reading, home),
         name=(own if sibling else canonical) if is_own else short,
         repository=repository,
         source=f"catalogue entry {canonical} ({entry.source}){'' if is_plain else f'; {understood}'}",
         understood=None if is_plain else understood,
     )
+
+
+def _of_another_release(entry: ModelSpec, canonical: str, reading: names.Reading, home: str) -> dict[str, str]:
+    """What a release that the catalogue lacks may have other than the one of `home` that stands for it."""
+    if not reading.release or home.lower().endswith(reading.release):
+        return {}
+    why = f"{reading.release!r} names a release that the catalogue lacks, which may differ from {canonical}"
+    stated = {} if reading.quantization != "none" else {"quantization": f"{why}; {entry.quantization} is taken"}
+    return {"max_model_len": f"{why}; {entry.max_model_len} tokens unless --max-model-len says more"} | stated
 
 
 def _on_hub(name: str, host: Host) -> ModelSpec:

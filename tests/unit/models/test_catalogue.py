@@ -10,6 +10,7 @@ import pytest
 
 from vllm_probe.models import catalogue, names
 from vllm_probe.models.config import parse_config
+from vllm_probe.negotiate.gemm import WeightFormat
 from vllm_probe.negotiate.requirements import analyse
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "models"
@@ -50,6 +51,21 @@ def test_an_entry_has_the_parameters_that_its_source_states(name: str) -> None:
     if stated := re.search(r"([\d,]+) parameters$", spec.source):
         published = int(stated[1].replace(",", ""))
         assert analyse(spec).computed_parameters == pytest.approx(published, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Qwen3-30B-A3B-Instruct-2507", "Qwen3-235B-A22B-Instruct-2507"])
+def test_the_releases_of_july_have_the_shape_of_the_first_and_a_longer_context(name: str) -> None:
+    spec, first = catalogue.load(name), catalogue.load(name.removesuffix("-Instruct-2507"))
+    assert (spec.max_model_len, first.max_model_len) == (262144, 40960)
+    own = {field: getattr(spec, field) for field in ("name", "max_model_len", "rope_theta", "repository", "source")}
+    assert spec == replace(first, **own)
+
+
+def test_a_kimi_k2_thinking_stores_its_routed_experts_in_four_bits() -> None:
+    spec = catalogue.load("Kimi-K2-Thinking")
+    int4 = WeightFormat(method="w4a16", width=2, bits=4.5, parts=(("attention", None, 0), ("feed_forward", None, 0)))
+    assert analyse(spec).weight_bytes(int4) == pytest.approx(594e9, rel=0.01)
+    assert (spec.max_model_len, spec.quantization, spec.stored_bits) == (262144, "w4a16", {"experts": 4.5})
 
 
 def test_an_alias_is_lower_case_and_belongs_to_one_model() -> None:

@@ -26,7 +26,10 @@ LLAMA_3 = {f"Llama-3{name}" for name in ("-8B", "-70B", ".1-8B", ".1-70B", ".1-4
         ("zai-org/GLM-5.2-FP8", "GLM-5.2", "fp8"),
         ("zai-org/GLM-5.3-FP8", "GLM-5.3-FP8", "none"),
         ("google/gemma-3-4b-pt", "gemma-3-4b", "none"),
-        ("Qwen/Qwen3-235B-A22B-Thinking-2507", "Qwen3-235B-A22B", "none"),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507", "Qwen3-235B-A22B-Instruct-2507", "none"),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507-FP8", "Qwen3-30B-A3B-Instruct-2507", "fp8"),
+        ("Qwen3-30B-A3B-Instruct", "Qwen3-30B-A3B", "none"),
+        ("moonshotai/Kimi-K2-Thinking", "Kimi-K2-Thinking", "none"),
         ("meta-llama/Meta-Llama-3.1-8B-Instruct", "Llama-3.1-8B", "none"),
         ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "Llama-3.1-8B", "fp8"),
         ("gpt-oss:20b", "gpt-oss-20b", "none"),
@@ -69,6 +72,22 @@ def test_other_names_stand_for_nothing(name: str) -> None:
 def test_the_most_literal_reading_comes_first() -> None:
     bases = [reading.base for reading in names.readings("Qwen3-4B-Instruct-2507-FP8")]
     assert bases == ["qwen3-4b-instruct-2507-fp8", "qwen3-4b-instruct-2507", "qwen3-4b-instruct", "qwen3-4b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("Qwen3-8B-Instruct-2507-FP8", "-2507"),
+        ("GLM-4.6-Thinking", "-thinking"),
+        ("Qwen3-14B-2025-07-AWQ", "-2025-07"),
+        ("Qwen3-8B-Instruct", ""),
+        ("Qwen3-4B-Thinking-2507-FP8", ""),
+    ],
+)
+def test_a_suffix_that_names_another_release_is_kept(name: str, release: str) -> None:
+    found = names.find(name)
+    assert found is not None
+    assert found[1].release == release
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,21 @@ def test_of_a_name_that_is_the_models_own_nothing_is_said(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "doubted"),
+    [
+        ("Qwen/Qwen3-8B-2507", {"max_model_len", "quantization"}),
+        ("Qwen/Qwen3-8B-Thinking-FP8", {"max_model_len"}),
+        ("deepseek-ai/DeepSeek-V3-0324", set()),
+        ("mistralai/Mistral-Nemo-Instruct-2407", set()),
+        ("RedHatAI/Mistral-Small-3.1-24B-Instruct-2503-quantized.w8a8", set()),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", set()),
+    ],
+)
+def test_what_another_release_may_have_changed_is_doubted(name: str, doubted: set[str]) -> None:
+    assert set(resolve_model(name, host()).unknown) == doubted
+
+
+@pytest.mark.parametrize(
     ("name", "canonical"),
     [("minimax", "MiniMax-M2.5"), ("minilm", "all-MiniLM-L6-v2")],
 )
