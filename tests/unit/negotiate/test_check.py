@@ -50,10 +50,12 @@ def test_a_start_as_predicted_agrees_in_every_line() -> None:
 
 
 def test_a_pooling_model_that_was_started_with_a_share_fills_it() -> None:
-    config, found = checked(START, replace(QWEN3_8B, task="embed", pooling="last"))
+    text = START.replace("15.27 GiB", "14.11 GiB").replace("57.5 GiB", "58.66 GiB")  # no output head
+    text = text.replace("418,688", "427,136").replace("51.11x", "52.14x")
+    config, found = checked(text, replace(QWEN3_8B, task="embed", pooling="last"))
     assert found.agrees, found.figures
     assert {"kv_cache_bytes", "kv_cache_tokens", "concurrency"} <= {each.quantity for each in found.figures}
-    assert config.budget.kv_cache_tokens == pytest.approx(418_688, rel=0.02)
+    assert config.budget.kv_cache_tokens == pytest.approx(427_136, rel=0.02)
 
 
 def test_what_neither_says_is_the_default_of_that_version_and_said() -> None:
