@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -45,11 +46,12 @@ def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:
     """The vendor's functions on the PCI bus; where there is none, the nodes that no other vendor has.
 
     `layer0.json` in the vendor's folder, which a plug-in from elsewhere lacks, holds, the first three always:
-    `source` and `brand` of the names; `chips`: by PCI vendor, lists of chip, arch, kind, memory and `ids` with names;
-    `gates`: by kind, node patterns (`a|b`: either), of each of which one node must be open to this process;
-    `drivers`: by kind, what lets it compute; `masks`: by kind, variables that can hide it; `version`: a file and what
-    matches the driver's version in it, where /sys/module does not tell it; `minor`: a file with `{address}` and what
-    matches the number of the device's own node in it; `alone`: nodes that no other vendor has.
+    `source` and `brand` of the names; `chips`: by PCI vendor, lists of chip, arch, kind, memory, `driver`, where it is
+    one of several, and `ids` with names; `gates`: by kind, node patterns (`a|b`: either), of each of which one node
+    must be open to this process; `drivers`: by kind, what lets it compute; `masks`: by kind, variables that can hide
+    it; `version`: a file and what matches the driver's version in it, where /sys/module does not tell it; `minor`: a
+    file with `{address}` and what matches the number of the device's own node in it; `alone`: nodes that no other
+    vendor has.
     """
     functions = [each for each in accelerators(host) if each.kind and each.vendor in plugin.pci_vendors]
     path = Path(__file__).parent / plugin.name / "layer0.json"
@@ -77,7 +79,8 @@ def _function(host: Host, plugin: VendorPlugin, function: PciFunction, record: R
     chip: Record = next((chip for chip in chips if number in chip["ids"]), {})
     kind: Kind = chip.get("kind") or function.kind or "gpu"
     gates = _gates(host, function, kind, record)
-    verdict = _verdict(host, plugin.container, function, _of(record.get("drivers", {}), kind), gates)
+    drivers = [chip["driver"]] if "driver" in chip else _of(record.get("drivers", {}), kind)
+    verdict = _verdict(host, plugin.container, function, drivers, gates)
     mask = _mask(host, _of(record.get("masks", {}), kind))
     if mask and verdict.code == "unknown":
         verdict = Verdict(code="hidden", reason=f"the environment variable {mask} hides it; {UNASKED}")
@@ -154,8 +157,8 @@ def _verdict(
 ) -> Verdict:
     driver, lacking = function.driver, ""
     if driver is None:
-        load = f"; run `sudo modprobe {drivers[0]}` on the host" if drivers else ""
-        return _unusable(f"no driver is bound to it{load}")
+        load = "; ".join(f"sudo modprobe {each}" for each in drivers)
+        return _unusable("no driver is bound to it" + (f"; run `{load}` on the host" if load else ""))
     if driver in _TAKEN and driver not in drivers:
         return _unusable(f"it is bound to {driver}, {_TAKEN[driver]}")
     inside = _inside(host)
@@ -164,9 +167,10 @@ def _verdict(
         if "not opened" not in states and "denied" in states:
             return _unusable(_denial(states["denied"], inside=inside))
         if "not opened" not in states and inside:
-            options = f"--device {pattern}" if pattern in access.nodes else access_options(access)
+            options = f"--device {pattern}" if pattern in access.nodes else access_options(access, pattern)
+            options += "`, N its number on the host" if re.search(r"N( |$)", options) else "`"
             node = facts[0]["path"] if facts[0]["path"] != pattern or not host.glob(pattern) else "its node"
-            return _unusable(f"{NOT_GIVEN} {node}; start it with `{options}`")
+            return _unusable(f"{NOT_GIVEN} {node}; start it with `{options}")
         lacking += "" if "not opened" in states else f", {pattern} is not there"
     sleeps = (
         ", it is asleep and nothing was asked that would wake it (`detect --wake` would)" if function.asleep else ""
@@ -250,11 +254,12 @@ def _inside(host: Host) -> bool:
     return container_kind(host) not in {None, "wsl"}
 
 
-def access_options(access: ContainerAccess) -> str:
-    """What `docker run` needs to give a container every device of the vendor."""
+def access_options(access: ContainerAccess, own: str = "") -> str:
+    """What `docker run` needs to give a container the vendor's devices; `N` numbers a node like the pattern `own`."""
     runtime = [f"--runtime={access.runtime}"] if access.runtime else []
+    nodes = [re.sub(r"0$", "N", node) if fnmatchcase(node, own) else node for node in access.nodes]
     env = [f"-e {name}={value}" for name, value in access.env.items()]
-    return " ".join([*runtime, *env, *(f"--device {node}" for node in access.nodes)])
+    return " ".join([*runtime, *env, *(f"--device {node}" for node in nodes)])
 
 
 def _mask(host: Host, names: Sequence[str]) -> str | None:

@@ -174,6 +174,22 @@ def test_the_verdict_says_what_is_known_and_what_to_run(files: dict[str, str], c
     assert reason in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("number", "command"),
+    [
+        ("0xe20b", "sudo modprobe xe"),  # Arc B580
+        ("0xb080", "sudo modprobe xe"),  # Panther Lake
+        ("0x56a0", "sudo modprobe i915"),  # Arc A770
+        ("0x0bd5", "sudo modprobe i915; sudo modprobe xe"),  # Max 1550
+        ("0xffff", "sudo modprobe i915; sudo modprobe xe"),
+    ],
+)
+def test_a_gpu_without_a_driver_gets_the_command_for_the_one_that_runs_its_chip(number: str, command: str) -> None:
+    files = NVIDIA | {f"{BUS}/vendor": "0x8086", f"{BUS}/device": number}
+    ((device, _),) = bus_devices(host_of(files=files), BY_NAME["intel"])
+    assert device.verdict.reason == f"no driver is bound to it; run `{command}` on the host"
+
+
 def test_a_missing_node_that_a_container_must_be_given_is_named_alone() -> None:
     (device,) = accelerators_of(LISTED["ascend-container"])
     assert device.verdict.reason.endswith("; start it with `--device /dev/davinci_manager`")
@@ -261,6 +277,7 @@ def test_an_id_table_has_a_source_and_each_id_once(vendor: str) -> None:
         assert all(name.isprintable() and name == name.strip() for chip in chips for name in chip["ids"].values())
         assert {chip.get("kind", "gpu") for chip in chips} <= {"gpu", "igpu", "npu"}
         assert {chip.get("memory", "shared") for chip in chips} <= {"dedicated", "shared", "unified"}
+        assert {chip["driver"] for chip in chips if "driver" in chip} <= set(table.get("drivers", {}).get("gpu", ()))
 
 
 @pytest.mark.parametrize(
