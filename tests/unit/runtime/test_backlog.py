@@ -76,6 +76,22 @@ def test_a_request_of_more_than_a_step_lets_those_that_came_later_take_their_tur
     assert owners == [[large] * 2, [second] * 2, [small], [large] * 2, [second], [large] * 2, [large] * 2]
 
 
+def test_a_turn_ends_with_as_many_prompts_as_a_step_holds() -> None:
+    large, second, small = request(*[1] * 12), request(*[1] * 6), request(2)
+    owners = [[chunk.prompt.request for chunk in plan.chunks] for plan in drain(backlog(large, second, small))]
+    assert owners == [[large] * 4, [second] * 4, [small], [large] * 4, [second] * 2 + [large] * 2, [large] * 2]
+
+
+@pytest.mark.parametrize("max_num_seqs", [1, 8, 64])
+def test_behind_a_request_of_many_short_prompts_a_small_one_runs_in_the_second_step(max_num_seqs: int) -> None:
+    limits = Limits(max_num_seqs=max_num_seqs, max_num_batched_tokens=1024, max_waiting_tokens=32768, chunk_tokens=1024)
+    small, made = request(2), backlog(request(*[2] * 2048), limits=limits)
+    made.take()
+    made.add(small)
+    made.take()
+    assert [chunk.prompt.request for chunk in made.take().chunks] == [small]
+
+
 def test_long_prompts_of_different_requests_take_turns() -> None:
     large, small = request(*[25] * 3), request(15)
     owners = [plan.chunks[0].prompt.request for plan in drain(backlog(large, small))]
@@ -83,13 +99,12 @@ def test_long_prompts_of_different_requests_take_turns() -> None:
 
 
 def test_a_request_that_leaves_in_its_turn_takes_none_of_the_next() -> None:
-    first, second, third = request(10, 5, 5), request(10, 10, 5), request(7)
-    limits = Limits(max_num_seqs=1, max_num_batched_tokens=20, max_waiting_tokens=1000, chunk_tokens=CHUNK)
-    made = backlog(first, second, third, limits=limits)
+    first, second, third, long = request(10, 5, 5), request(10, 10, 5), request(7), request(25)
+    made = backlog(first, second, third, long)
     made.take()
     made.remove(first)
-    owners = [plan.chunks[0].prompt.request for plan in drain(made)]
-    assert owners == [second, second, third, second]
+    owners = [[chunk.prompt.request for chunk in plan.chunks] for plan in drain(made)]
+    assert owners == [[long], [second], [long], [second], [long], [second, third]]
 
 
 def test_tokens_are_counted_until_they_are_in_a_step() -> None:
@@ -163,14 +178,22 @@ def test_whatever_arrives_is_computed_once_and_a_request_in_its_order(events: li
         assert [steps[index] for index in sorted(steps)] == sorted(steps.values())
 
 
+def turns_of(lengths: list[int]) -> int:
+    turns = [[lengths[0]]]
+    for length in lengths[1:]:
+        if len(turns[-1]) == LIMITS.max_num_seqs or sum(turns[-1]) + length > LIMITS.max_num_batched_tokens:
+            turns.append([])
+        turns[-1].append(length)
+    return len(turns)
+
+
 @given(st.lists(st.integers(1, CHUNK), min_size=1, max_size=60), st.lists(st.integers(1, CHUNK), min_size=1))
-def test_beside_a_large_request_a_small_one_gets_half_of_the_tokens(large: list[int], small: list[int]) -> None:
+def test_beside_a_large_request_a_small_one_gets_every_other_turn(large: list[int], small: list[int]) -> None:
     first, second = request(*large), request(*small)
     plans = drain(backlog(first, second))
     until = max(index for index, plan in enumerate(plans) if any(c.prompt.request is second for c in plan.chunks))
     beside = sum(chunk.num_tokens for plan in plans[: until + 1] for chunk in plan.chunks)
-    turns = -(-sum(small) // LIMITS.max_num_batched_tokens)
-    assert beside - sum(small) <= (turns + 1) * (LIMITS.max_num_batched_tokens + CHUNK)
+    assert beside - sum(small) <= (turns_of(small) + 1) * (LIMITS.max_num_batched_tokens + CHUNK)
 
 
 @given(st.lists(st.integers(1, CHUNK), min_size=1, max_size=40), st.integers(CHUNK + 1, 100))

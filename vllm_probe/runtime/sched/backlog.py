@@ -28,11 +28,11 @@ class Limits:
 
 
 class _Line:
-    """Prompts of requests that take turns: one that got a `turn` of tokens and has more goes behind the others."""
+    """Prompts of requests that take turns: one that got the prompts or tokens of a step goes behind the others."""
 
-    def __init__(self, turn: int) -> None:
-        self._turn = turn
-        self._taken = 0
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._turn_prompts = self._turn_tokens = 0
         self._waiting: dict[Request, deque[Prompt]] = {}
 
     def __bool__(self) -> bool:
@@ -47,9 +47,10 @@ class _Line:
     def pop(self) -> Prompt:
         request, prompts = next(iter(self._waiting.items()))
         prompt = prompts.popleft()
-        self._taken += prompt.num_tokens
-        if not prompts or self._taken + prompts[0].num_tokens > self._turn:
-            self._taken = 0
+        self._turn_prompts += 1
+        self._turn_tokens += prompt.num_tokens
+        if not prompts or self._ends_turn(prompts[0]):
+            self._begin_turn()
             del self._waiting[request]
             if prompts:
                 self._waiting[request] = prompts
@@ -57,8 +58,18 @@ class _Line:
 
     def remove(self, request: Request) -> None:
         if self._waiting and self.next().request is request:
-            self._taken = 0
+            self._begin_turn()
         self._waiting.pop(request, None)
+
+    def num_prompts(self, request: Request) -> int:
+        return len(self._waiting.get(request, ()))
+
+    def _begin_turn(self) -> None:
+        self._turn_prompts = self._turn_tokens = 0
+
+    def _ends_turn(self, following: Prompt) -> bool:
+        is_full = self._turn_prompts >= self._limits.max_num_seqs
+        return is_full or self._turn_tokens + following.num_tokens > self._limits.max_num_batched_tokens
 
 
 class Backlog:
@@ -78,8 +89,8 @@ class Backlog:
         self.num_tokens = 0
         self._limits = limits
         self._tokens: dict[Request, int] = {}
-        self._short = _Line(limits.max_num_batched_tokens)
-        self._long = _Line(limits.max_num_batched_tokens)
+        self._short = _Line(limits)
+        self._long = _Line(limits)
         self._begun: Prompt | None = None
         self._begin = 0
         self._owes_long = False
@@ -153,4 +164,6 @@ class Backlog:
 
     def _begins_turns(self, request: Request, before: Chunk) -> bool:
         """Whether `request` has more than a step, and so would only fill the step of those `before` it."""
-        return request is not before.prompt.request and self._tokens[request] > self._limits.max_num_batched_tokens
+        is_large = self._tokens[request] > self._limits.max_num_batched_tokens
+        is_large = is_large or self._short.num_prompts(request) > self._limits.max_num_seqs
+        return is_large and request is not before.prompt.request
