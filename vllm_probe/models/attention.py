@@ -9,6 +9,7 @@ from vllm_probe.models.facts import Facts
 
 _INDEXED_COMPRESSION = 4  # DeepSeek-V4 indexes its finer cache only (transformers modeling_deepseek_v4.py)
 _ALONE = ("mlp", "moe")
+_LETTERS = {"L", "G"}
 _KINDS: dict[str, AttentionKind | None] = {
     "full_attention": "full",
     "deepseek_sparse_attention": "full",
@@ -128,7 +129,8 @@ def _kinds(facts: Facts, layers: int, local: AttentionKind) -> list[AttentionKin
     """What each layer attends to: as listed, else `local` with a full layer at the end of every so many.
 
     Qwen2 begins with full layers (transformers configuration_qwen2.py); Llama 4 has a full layer without rotation after
-    every three, Gemma 3 one in six.
+    every three, Gemma 3 one in six, Qwen3-Next one in four between linear ones; EXAONE 4 may write the pattern in
+    letters, `L` for local and `G` for global.
     """
     if stated := facts.items("layer_types")[:layers]:
         words = _KINDS if "feed_forward_layers" in facts.values else _KINDS.keys() - _ALONE
@@ -141,7 +143,14 @@ def _kinds(facts: Facts, layers: int, local: AttentionKind) -> list[AttentionKin
         if len(stated) < layers:
             raise facts.invalid(f"layer_types lists {len(stated)} of {layers} layers")
         return [_KINDS[kind] for kind in stated]
-    every = facts.count("sliding_window_pattern", "no_rope_layer_interval", default=layers + 1)
+    if letters := facts.word("sliding_window_pattern"):
+        if not set(letters) <= _LETTERS:
+            raise facts.invalid(f"sliding_window_pattern {letters[:40]!r} is neither a number nor of L and G")
+        return [local if letters[index % len(letters)] == "L" else "full" for index in range(layers)]
+    local = "linear" if "full_attention_interval" in facts.values else local
+    every = facts.count(
+        "full_attention_interval", "sliding_window_pattern", "no_rope_layer_interval", default=layers + 1
+    )
     first = facts.count("max_window_layers", default=0, minimum=0)
     return ["full" if index < first or (index + 1) % every == 0 else local for index in range(layers)]
 

@@ -5,7 +5,8 @@ from vllm_probe.models.facts import Facts
 
 _WINDOWED: dict[str, JsonValue] = {"use_sliding_window": True}
 _NORMED: dict[str, JsonValue] = {"use_qk_norm": True}
-_HYBRID: dict[str, JsonValue] = {"use_qk_norm": True, "attn_output_gate": True}
+_HYBRID: dict[str, JsonValue] = {"use_qk_norm": True, "attn_output_gate": True, "full_attention_interval": 4}
+_EXAONE: dict[str, JsonValue] = {**_NORMED, **_WINDOWED, "sliding_window_pattern": 4}
 _GEMMA: dict[str, JsonValue] = {
     "use_qk_norm": True,
     "use_sliding_window": True,
@@ -209,8 +210,8 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "ernie4_5": ("Ernie4_5", set(), _ERNIE),
     "ernie4_5_moe": ("Ernie4_5_Moe", set(), _TIED),
     "exaone": ("Exaone", set(), {}),
-    "exaone4": ("Exaone4", set(), {**_NORMED, **_WINDOWED}),
-    "exaone_moe": ("ExaoneMoe", set(), {**_NORMED, **_WINDOWED}),
+    "exaone4": ("Exaone4", set(), _EXAONE),
+    "exaone_moe": ("ExaoneMoe", set(), _EXAONE),
     "gpt2": ("GPT2", {"biased", "plain", "indexed"}, {**_TIED, **_GPT}),
     "gpt_bigcode": ("GPTBigCode", {"biased", "plain", "indexed"}, {**_TIED, **_GPT, "hidden_act": "gelu_pytorch_tanh"}),
     "gpt_neox": ("GPTNeoX", {"biased", "plain"}, {**_CENTRED, "hidden_act": "gelu"}),

@@ -38,6 +38,29 @@ def test_layers_of_several_kinds_are_counted_by_kind(
     assert groups(config) == expected
 
 
+def without(config: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+def test_a_qwen_of_linear_layers_that_lists_none_has_a_full_one_in_four() -> None:
+    text = without(QWEN3_5["text_config"], "layer_types")
+    assert groups(QWEN3_5 | {"text_config": text}) == groups(QWEN3_5)
+    assert groups(QWEN3_5 | {"text_config": text | {"full_attention_interval": 2}}) == [
+        ("linear", 2, None),
+        ("full", 2, None),
+    ]
+    flat = text | {"model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"]}
+    assert groups(flat) == [("linear", 3, None), ("full", 1, None)]
+
+
+def test_a_pattern_of_an_exaone_may_be_written_in_letters() -> None:
+    exaone = QWEN3 | {"model_type": "exaone4", "architectures": None, "num_hidden_layers": 6, "sliding_window": 16}
+    for pattern in ({"sliding_window_pattern": "LLLG"}, {"sliding_window_pattern": 4}, {}):
+        assert groups(without(exaone, "use_sliding_window") | pattern) == [("sliding", 5, 16), ("full", 1, None)]
+    with pytest.raises(InvalidModel, match="neither a number nor of L and G"):
+        parse(without(exaone, "use_sliding_window") | {"sliding_window_pattern": "LLX"})
+
+
 def test_a_window_is_used_where_the_model_type_or_the_config_says_so() -> None:
     assert groups(QWEN3 | {"sliding_window": 16}) == []
     assert groups(QWEN3 | {"sliding_window": 16, "use_sliding_window": True}) == [("sliding", 2, 16)]
