@@ -251,6 +251,26 @@ def test_a_request_that_would_take_too_long_alone_is_refused_for_good() -> None:
     made.submit(request(120))
 
 
+def test_a_request_that_was_possible_once_is_never_refused_for_good() -> None:
+    clock = Clock()
+    limits = Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30, max_request_s=60.0)
+    made = RequestQueue(limits, clock)
+    made.submit(request(10))
+    made.finish(step(made), 5.0)  # 2 tokens per second
+    made.submit(request(10, 10, 10))
+    for _ in range(2):
+        plan = step(made)
+        clock.now += 100.0
+        made.finish(plan, 100.0)  # 0.1 tokens per second
+    with pytest.raises(QueueFull, match="at the present rate 120 tokens would take 209 s here") as refused:
+        made.submit(request(120))
+    assert 1 <= refused.value.retry_after_s <= 120
+    with pytest.raises(RequestError, match="121 tokens would take 60 s here"):
+        made.submit(request(121))
+    step(made)
+    made.submit(request(120))  # nothing waits any more: it runs, and shows what the rate is
+
+
 def test_a_cancelled_request_leaves_the_queue_at_once() -> None:
     first, second = request(8, 8), request(2)
     made = queue(first, second)

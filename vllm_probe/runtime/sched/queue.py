@@ -49,6 +49,7 @@ class RequestQueue:
         self._step_tokens = 0
         self._since_s = 0.0
         self._tokens_per_s: float | None = None
+        self._best_tokens_per_s = 0.0
         self._overflowed = False
         self._closed = False
 
@@ -56,9 +57,9 @@ class RequestQueue:
         """Admits `request` behind all others.
 
         Raises:
-            QueueFull: its tokens do not fit into the queue now.
+            QueueFull: its tokens do not fit into the queue now, or would take longer now than a request may.
             QueueClosed: the queue drains or is closed.
-            RequestError: alone it would take longer than a request may.
+            RequestError: alone it would take longer than a request may, at the best rate that was ever measured.
         """
         with self._changed:
             if self._closed:
@@ -171,10 +172,12 @@ class RequestQueue:
             return
         rate, known = tokens / seconds, self._tokens_per_s
         if known is None or (rate > known and not self._backlog):
-            self._tokens_per_s = rate
+            known = rate
         elif self._backlog:
             weight = min(seconds / (seconds + _RATE_MEMORY_S), 0.5)  # one stall is not taken for the rate
-            self._tokens_per_s = known + weight * (rate - known)
+            known += weight * (rate - known)
+        self._tokens_per_s = known
+        self._best_tokens_per_s = max(self._best_tokens_per_s, known)
 
     def _capacity(self, before: int = 0) -> int:
         """Tokens that may wait behind `before` that are in a step."""
@@ -202,10 +205,24 @@ class RequestQueue:
         return self._backlog.num_tokens - (self._backlog.tokens_of(self._large) if self._large else 0)
 
     def _check_size(self, tokens: int) -> None:
-        most_s, rate = self.limits.max_request_s, self._tokens_per_s
-        if rate is not None and tokens > max(rate * most_s, self.limits.max_num_batched_tokens):
-            needed = f"{tokens} tokens would take {tokens / rate:.0f} s here, the limit of a request is {most_s:.0f} s"
+        """Refuses for good what takes too long at the best rate, and for now what does at that of the last steps.
+
+        While nothing waits the last steps say little, and a request runs, so that their rate can rise again.
+        """
+        if self._tokens_per_s is None:
+            return
+        if needed := self._too_long(tokens, self._best_tokens_per_s):
             raise RequestError(f"{needed}: send fewer inputs at a time")
+        if self._backlog and (needed := self._too_long(tokens, self._tokens_per_s)):
+            raise QueueFull(f"at the present rate {needed}", self._retry_after_s(self._backlog.num_tokens))
+
+    def _too_long(self, tokens: int, tokens_per_s: float) -> str | None:
+        most_s = self.limits.max_request_s
+        if tokens <= max(tokens_per_s * most_s, self.limits.max_num_batched_tokens):
+            return None
+        return (
+            f"{tokens} tokens would take {tokens / tokens_per_s:.0f} s here, the limit of a request is {most_s:.0f} s"
+        )
 
     def _full(self, is_large: bool = False) -> QueueFull:
         """The refusal; what waits is counted once more where it takes turns with a large request."""
