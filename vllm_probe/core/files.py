@@ -33,14 +33,20 @@ def read_document(path: Path, limit_bytes: int = MAX_DOCUMENT_BYTES) -> str:
         raise UnreadableFile(f"cannot read {path}: {reason}", hint="check the path and its permissions") from error
 
 
-def parse_json(text: str, source: str) -> Any:
-    """The value of JSON `text`; NaN, Infinity, duplicate keys, half a character and absurd nesting are refused.
+def parse_json(text: str, source: str, *, is_finite: bool = True) -> Any:
+    """The value of JSON `text`; duplicate keys, half a character and absurd nesting are refused.
+
+    Args:
+        text: the document.
+        source: where it is from, for messages.
+        is_finite: NaN and Infinity are refused too; otherwise they are numbers, as Python's `json` writes them.
 
     Raises:
         InvalidJson: with the line and column.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        constant = _refuse_constant if is_finite else float
+        value = json.loads(text, parse_constant=constant, object_pairs_hook=_unique_keys)
         if _SURROGATE.search(text):
             _refuse_surrogates(value)
     except json.JSONDecodeError as error:
@@ -52,9 +58,9 @@ def parse_json(text: str, source: str) -> Any:
     return value
 
 
-def read_json(path: Path) -> Any:
-    """The JSON value in the file at `path`, at most `MAX_DOCUMENT_BYTES` long."""
-    return parse_json(read_document(path), str(path))
+def read_json(path: Path, *, is_finite: bool = True) -> Any:
+    """The JSON value in the file at `path`, at most `MAX_DOCUMENT_BYTES` long; `is_finite` as in `parse_json`."""
+    return parse_json(read_document(path), str(path), is_finite=is_finite)
 
 
 def write_private(path: Path, text: str, *, is_ours: bool = False) -> None:

@@ -28,6 +28,8 @@ def mode_of(path: Path) -> int:
 def read_value(path: Path, kind: type[T]) -> T | None:
     """The JSON value of type `kind` (dict or list) in the file at `path`, null when there is no file.
 
+    Numbers may be infinite or none: transformers 4 writes the `time_step_limit` of a Mamba as `[0.0, Infinity]`.
+
     Raises:
         InvalidModel: not a regular file, or a JSON value of another type.
         InvalidJson: not JSON.
@@ -36,7 +38,7 @@ def read_value(path: Path, kind: type[T]) -> T | None:
     mode = mode_of(path)
     if not mode:
         return None
-    value = read_json(path) if stat.S_ISREG(mode) else None
+    value = read_json(path, is_finite=False) if stat.S_ISREG(mode) else None
     if not isinstance(value, kind):
         raise InvalidModel(f"{path} does not hold a JSON {kind.__name__}", hint="get the model's files again")
     return value

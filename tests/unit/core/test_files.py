@@ -97,6 +97,12 @@ def test_text_that_no_tool_would_write_is_not_json(text: str) -> None:
         parse_json(text, "here")
 
 
+def test_numbers_that_are_not_finite_are_taken_where_they_may_be() -> None:
+    assert parse_json("[Infinity, -Infinity]", "here", is_finite=False) == [float("inf"), float("-inf")]
+    with pytest.raises(InvalidJson, match="Infinity is not a JSON number"):
+        parse_json("[Infinity]", "here")
+
+
 @given(st.text(max_size=60))
 def test_any_text_gives_a_value_or_the_typed_error(text: str) -> None:
     with suppress(InvalidJson):

@@ -31,7 +31,6 @@ def nested(depth: int, key: str = "text_config") -> bytes:
         (nested(100_000), InvalidJson, "deeply"),
         (nested(50), Exception, "model type ''"),
         (b'{"a":' + b"[" * 100_000, InvalidJson, "deeply"),
-        (b'{"hidden_size": NaN}', InvalidJson, "NaN"),
         (b'{"hidden_size": 1, "hidden_size": 2}', InvalidJson, "twice"),
         (b'{"hidden_size": "\xff"}', UnreadableFile, "UTF-8"),
         (b'{"hidden_size": "\\ud800"}', InvalidJson, "half a character"),
@@ -45,6 +44,20 @@ def test_json_that_no_tool_writes_is_refused(
 ) -> None:
     with pytest.raises(error, match=reason):
         read_folder(write(tmp_path, {"config.json": content}))
+
+
+@pytest.mark.parametrize("limit", [[0.0, float("inf")], [0.0, {"__float__": "Infinity"}], float("nan")])
+def test_a_number_that_no_shape_uses_may_be_infinite(tmp_path: Path, limit: object) -> None:
+    write(tmp_path, {"config.json": QWEN3 | {"time_step_limit": limit}})
+    assert read_folder(tmp_path).num_layers == 2
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), {"__float__": "Infinity"}])
+@pytest.mark.parametrize("key", ["hidden_size", "rope_theta", "rms_norm_eps", "vocab_size"])
+def test_a_number_that_the_shape_uses_is_finite(tmp_path: Path, key: str, number: object) -> None:
+    write(tmp_path, {"config.json": QWEN3 | {key: number}})
+    with pytest.raises(InvalidModel, match=key):
+        read_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
