@@ -38,6 +38,7 @@ def ask(host: Host) -> Reports:
         cuda_error=cuda.error,
         cuda_state=cuda.state,
         mask=host.env("CUDA_VISIBLE_DEVICES"),
+        windows=host.platform().system == "windows",
         inside=container_kind(host) not in {None, "wsl"},
     )
 

@@ -1,5 +1,6 @@
 """Whether a GPU can be used here, from what each layer said of it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +12,8 @@ from vllm_probe.vendors.nvidia.codes import NO_DEVICE, Meaning, cuda_meaning, nv
 
 _UNLICENSED = "the vGPU has no licence, so its driver slows it down after minutes: set one in /etc/nvidia/gridd.conf"
 _MASK = "CUDA_VISIBLE_DEVICES"
+_UNDER_WINDOWS = "install NVIDIA's driver anew under Windows, then run `shutdown /r /t 0`"
+_OF_LINUX = re.compile("sudo|/dev/|container|LD_LIBRARY_PATH")
 _UNLISTED = Meaning("the CUDA driver does not list it", "see `sudo dmesg | grep -i nvrm` on the host")
 _KEPT = Meaning(f"{NOT_GIVEN} it", f"start it with `{access_options(PLUGIN.container)}`")
 FEWER = "the CUDA driver has fewer GPUs than the bus shows and does not tell which"
@@ -28,6 +31,7 @@ class Reports:
         cuda_error: why the CUDA driver gave none.
         cuda_state: whether it is `missing`, only did not answer in time (`late`), or is `broken`.
         mask: CUDA_VISIBLE_DEVICES, null where it is not set.
+        windows: whether this is Windows itself.
         inside: whether this process is in a container.
         scarce: whether that has nodes for fewer GPUs than the bus shows.
         untold: why nothing tells which devices the CUDA driver has, null where something does.
@@ -39,6 +43,7 @@ class Reports:
     cuda_error: str | None = None
     cuda_state: str | None = None
     mask: str | None = None
+    windows: bool = False
     inside: bool = False
     scarce: bool = False
     untold: str | None = None
@@ -55,7 +60,7 @@ def judged(device: Device, record: Mapping[str, Any], reports: Reports, *, seen:
         return device
     against = _against(device, record, reports)
     if against is None and seen is False and device.visible:
-        against = _unusable(_KEPT if reports.scarce else _UNLISTED)
+        against = _unusable(_KEPT if reports.scarce else _UNLISTED, reports)
     if against is None and reports.untold:
         against = Verdict(code="unknown", reason=reports.untold)
     hidden = _hidden(device, reports)
@@ -87,16 +92,16 @@ def split(device: Device, instances: list[Device]) -> Device:
 def _against(device: Device, record: Mapping[str, Any], reports: Reports) -> Verdict | None:
     """Why it cannot be initialised, null where the CUDA driver could be."""
     if record.get("status"):
-        return _unusable(nvml_meaning(record["status"]))
+        return _unusable(nvml_meaning(record["status"]), reports)
     if record.get("compute_mode") == "prohibited":
-        return _unusable(Meaning("its compute mode is Prohibited", "run `sudo nvidia-smi -c DEFAULT`"))
+        return _unusable(Meaning("its compute mode is Prohibited", "run `sudo nvidia-smi -c DEFAULT`"), reports)
     nvml, cuda = reports.nvml.get("status"), reports.cuda.get("status")
     if cuda == 0:
         return None
     if nvml:
-        return _unusable(nvml_meaning(nvml))
+        return _unusable(nvml_meaning(nvml), reports)
     if cuda is not None:
-        return _unusable(cuda_meaning(cuda), f"cuInit gives {cuda}: ")
+        return _unusable(cuda_meaning(cuda), reports, f"cuInit gives {cuda}: ")
     if reports.cuda_state == "late":
         return Verdict(code="unknown", reason=f"{reports.cuda_error}; the driver hangs or is still starting")
     fix = (
@@ -104,7 +109,7 @@ def _against(device: Device, record: Mapping[str, Any], reports: Reports) -> Ver
         if reports.cuda_state == "missing"
         else "see `sudo dmesg`, and install the driver anew"
     )
-    return _unusable(Meaning(f"{reports.cuda_error}", fix))
+    return _unusable(Meaning(f"{reports.cuda_error}", fix), reports)
 
 
 def _install(device: Device, reports: Reports) -> str:
@@ -121,7 +126,8 @@ def _install(device: Device, reports: Reports) -> str:
 
 def _hidden(device: Device, reports: Reports) -> str | None:
     if not device.visible:
-        return f"the environment variable {_MASK}={reports.mask or ''} hides it; run `unset {_MASK}`"
+        way = f"set {_MASK}=" if reports.windows else f"unset {_MASK}"
+        return f"the environment variable {_MASK}={reports.mask or ''} hides it; run `{way}`"
     return None
 
 
@@ -153,5 +159,9 @@ def _accepted(device: Device, record: Mapping[str, Any], reports: Reports) -> De
     return replace(device, usable=True, verdict=Verdict(code="usable", reason=reason))
 
 
-def _unusable(meaning: Meaning, prefix: str = "") -> Verdict:
-    return Verdict(code="unusable", reason=f"{prefix}{meaning.text}" + (f"; {meaning.fix}" if meaning.fix else ""))
+def _unusable(meaning: Meaning, reports: Reports, prefix: str = "") -> Verdict:
+    fix = meaning.fix
+    if fix and reports.windows:
+        typed = fix.replace("sudo nvidia-smi", "nvidia-smi")
+        fix = _UNDER_WINDOWS if _OF_LINUX.search(typed) else typed
+    return Verdict(code="unusable", reason=f"{prefix}{meaning.text}" + (f"; {fix}" if fix else ""))

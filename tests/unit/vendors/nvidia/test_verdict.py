@@ -39,6 +39,26 @@ def test_a_status_of_nvml_is_a_verdict_with_the_way_out(status: int, reason: str
     assert device.name == "NVIDIA GeForce RTX 3090"  # of the id table
 
 
+@pytest.mark.parametrize(
+    ("cuda", "reason"),
+    [
+        (None, "install NVIDIA's driver anew under Windows, then run `shutdown /r /t 0`"),
+        ({"cuInit": 803}, "install NVIDIA's driver anew under Windows, then run `shutdown /r /t 0`"),
+        ({"cuInit": 100}, "install NVIDIA's driver anew under Windows, then run `shutdown /r /t 0`"),
+        ({"cuInit": 46}, "end the process that holds it, or run `nvidia-smi -c DEFAULT`"),
+    ],
+)
+def test_under_windows_the_way_out_is_none_of_linux(cuda: dict[str, Any] | None, reason: str) -> None:
+    loaded = {"nvml.dll": {"calls": NVML | {"nvmlDeviceGetCount": 1, "nvmlDeviceGetPciInfo": {"bus": 1}}}}
+    loaded |= {"nvcuda.dll": {"calls": cuda}} if cuda else {}
+    device = the_gpu({}, libs=loaded, platform={"system": "windows"})
+    assert device.verdict.code == "unusable"
+    assert device.verdict.reason.endswith(f"; {reason}")
+    loaded["nvcuda.dll"] = {"calls": CUDA | {"cuInit": 100}}
+    device = the_gpu({}, libs=loaded, platform={"system": "windows"}, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert device.verdict.reason.endswith("hides it; run `set CUDA_VISIBLE_DEVICES=`")
+
+
 @pytest.mark.parametrize("status", [15, 16])
 def test_a_device_that_nvml_cannot_reach_is_unusable_though_cuda_starts(status: int) -> None:
     device = the_gpu(libs=libs(nvml=NVML | {"nvmlDeviceGetHandleByIndex": status}))
