@@ -11,6 +11,7 @@ from vllm_probe.vendors.intel.codes import INSTALL, REBOOT, RESULTS, UNINITIALIZ
 from vllm_probe.vendors.layer0 import Reading
 
 MASK, SELECTOR = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
+_STATE = 80  # characters of a state that a sentence takes
 _IN_IMAGE = "use an image that has libze1 and libze-intel-gpu1, such as intel/vllm"
 
 
@@ -44,9 +45,12 @@ def judged(device: Device, reports: Reports, *, seen: bool | None, told: bool, s
 
     `seen` is whether Level Zero lists it, null where that is not known; `told` whether xpu-smi does, which asks Level
     Zero too; `silent` how Level Zero failed over it. The bus's word that it cannot be used stands, unless one of them
-    lists it. What an environment variable hides stays usable.
+    lists it. What an environment variable hides stays usable. Of a device in another state than `normal` xpu-smi's list
+    proves nothing; the state itself is no proof either (https://github.com/intel/xpumanager/issues/151).
     """
-    if device.verdict.code == "unusable" and not (seen or told):
+    state = device.details.get("state")
+    doubted = isinstance(state, str) and state.lower() != "normal" and not seen
+    if device.verdict.code == "unusable" and not (seen or (told and not doubted)):
         return device
     hiding = _hiding(device, reports, seen=seen)
     if hiding is not None:
@@ -60,6 +64,8 @@ def judged(device: Device, reports: Reports, *, seen: bool | None, told: bool, s
     if against is None and seen is None and not told:
         reason = "Level Zero can be initialised, and does not tell which of the GPUs it lists"
         against = Verdict(code="unknown", reason=reason)
+    if doubted and (against is None or against.code == "unknown"):
+        against = _doubt(f"{state}"[:_STATE], reports)
     if against is not None:
         return replace(device, usable=False, verdict=against)
     return _accepted(device, seen=bool(seen))
@@ -128,6 +134,13 @@ def _against(reports: Reports, *, told: bool) -> Verdict | None:
     if reports.state == "missing":
         return _unusable(Meaning(f"Level Zero is not there: {reports.error}", _way_in(reports)))
     return _unusable(Meaning(f"{reports.error}", "see `sudo dmesg`, and install the compute runtime anew"))
+
+
+def _doubt(state: str, reports: Reports) -> Verdict:
+    why = f": {reports.error}" if reports.error else ""
+    reason = f'xpu-smi says "{state}" of it, which it may say falsely, and Level Zero does not tell{why}'
+    way = _way_in(reports) if reports.state == "missing" else "see `sudo dmesg`"
+    return Verdict(code="unknown", reason=f"{reason}; {way}")
 
 
 def _way_in(reports: Reports) -> str:

@@ -82,6 +82,24 @@ def test_a_level_zero_that_gives_no_report_is_a_verdict_unless_xpu_smi_lists_the
     assert verdict(silent, told=True).usable
 
 
+@pytest.mark.parametrize("state", ["late", "broken", "missing"])
+def test_a_gpu_of_which_xpu_smi_tells_another_state_than_normal_is_not_known_to_compute(state: str) -> None:
+    silent, broken = Reports(error="it does not answer", state=state), "survivability mode: boot failed"
+    found = verdict(silent, told=True, device=replace(CARD, details={"state": broken}))
+    assert (found.usable, found.verdict.code) == (False, "unknown")
+    assert f'xpu-smi says "{broken}" of it' in found.verdict.reason
+    assert "it does not answer" in found.verdict.reason
+    assert verdict(silent, told=True, device=replace(CARD, details={"state": "Normal"})).usable
+
+
+def test_a_state_that_xpu_smi_tells_counts_neither_against_level_zero_nor_against_the_bus() -> None:
+    odd = replace(CARD, details={"state": "survivability mode"})
+    assert verdict(READY, seen=True, told=True, device=odd).usable
+    denied = replace(odd, verdict=Verdict(code="unusable", reason="the node's mode"))
+    assert verdict(Reports(state="missing"), told=True, device=denied).verdict.reason == "the node's mode"
+    assert "does not list it" in verdict(READY, seen=False, told=True, device=odd).verdict.reason
+
+
 def test_what_level_zero_lists_without_saying_which_is_not_known() -> None:
     found = verdict(READY)
     assert (found.usable, found.verdict.code) == (False, "unknown")
