@@ -159,17 +159,22 @@ class Engine:
             raise RequestError(message, "dimensions")
         return self.reader.read(inputs, **reading)
 
-    def check_room(self) -> None:
-        """Refuses as `submit` does while no request can be admitted, before anything is spent on reading it.
+    def check_room(self, num_bytes: int, num_tokens: int = 0) -> None:
+        """Refuses as `submit` will, before more is spent on reading a request of `num_bytes`.
+
+        Args:
+            num_bytes: size of what is to be read.
+            num_tokens: what was read of it so far.
 
         Raises:
+            RequestError: it would take longer than a request may.
             QueueFull: too much waits.
             QueueClosed: the engine is closed or drains.
         """
-        self._queue.check_room()
+        self._queue.check_room(num_bytes, num_tokens)
 
-    def submit(self, prompts: Prompts) -> Future[Embeddings]:
-        """Queues `prompts`; cancelling the future drops what has not run.
+    def submit(self, prompts: Prompts, num_bytes: int = 0) -> Future[Embeddings]:
+        """Queues `prompts`, read from `num_bytes`; cancelling the future drops what has not run.
 
         Raises:
             RequestError: it would take longer than a request may.
@@ -178,6 +183,7 @@ class Engine:
         """
         request = Request(
             prompts=prompts.token_ids,
+            num_bytes=num_bytes,
             num_truncated=prompts.num_truncated,
             dimensions=prompts.dimensions,
             normalizes=prompts.normalizes,

@@ -28,7 +28,8 @@ class Clock:
 
 
 def request(*lengths: int) -> Request:
-    return Request(prompts=tuple(tuple(range(length)) for length in lengths))
+    """Of a byte per token."""
+    return Request(prompts=tuple(tuple(range(length)) for length in lengths), num_bytes=sum(lengths))
 
 
 def queue(*requests: Request, clock: Clock | None = None) -> RequestQueue:
@@ -99,20 +100,77 @@ def test_a_full_queue_refuses_with_the_time_that_it_needs() -> None:
     made.submit(request(2))
 
 
-def test_after_a_refusal_nothing_is_read_until_the_queue_is_half_empty() -> None:
+def test_after_a_refusal_nothing_as_large_is_read_until_the_queue_is_half_empty() -> None:
     made = queue(request(10), request(10), request(10))
-    made.check_room()  # full to the brim, and nobody was refused
+    made.check_room(2)  # full to the brim, and nobody was refused
     with pytest.raises(QueueFull):
-        made.submit(request(1))
-    with pytest.raises(QueueFull, match="30 tokens are waiting, the limit is 30"):
-        made.check_room()
+        made.submit(request(2))
+    for num_bytes in (2, 3):
+        with pytest.raises(QueueFull, match="30 tokens are waiting, the limit is 30"):
+            made.check_room(num_bytes)
+    made.check_room(1)
     step(made)
     with pytest.raises(QueueFull, match="20 tokens are waiting"):
-        made.check_room()
+        made.check_room(2)
     step(made)
-    made.check_room()
+    made.check_room(2)
     made.submit(request(15))
-    made.check_room()
+    made.check_room(2)
+
+
+def test_the_smallest_refusal_is_remembered() -> None:
+    made = queue(request(10, 10, 8))
+    for num_tokens in (5, 3, 4):
+        with pytest.raises(QueueFull):
+            made.submit(request(num_tokens))
+    with pytest.raises(QueueFull):
+        made.check_room(3)
+    made.check_room(2)
+    made.submit(request(2))
+
+
+def test_a_large_request_that_is_refused_keeps_no_small_one_from_being_read() -> None:
+    made = queue(request(10, 10))
+    with pytest.raises(QueueFull, match="20 tokens are waiting, the limit is 30"):
+        made.submit(request(31))
+    made.check_room(10)
+    made.submit(request(10))
+
+
+def test_beside_a_large_request_another_is_refused_unread() -> None:
+    made = queue(request(10, 10, 20))
+    with pytest.raises(QueueFull):
+        made.submit(request(50))
+    with pytest.raises(QueueFull, match="40 tokens of another large request are waiting"):
+        made.check_room(50)
+    made.check_room(49)
+    made.submit(request(15))
+    step(made)
+    with pytest.raises(QueueFull, match="30 tokens of another large request are waiting"):
+        made.check_room(50)
+    while made.state().waiting_tokens:
+        step(made)
+    made.check_room(50)
+    made.submit(request(50))
+
+
+def test_what_becomes_too_large_while_it_is_read_is_not_read_to_its_end() -> None:
+    made = queue(request(40))
+    made.check_room(99, num_tokens=30)  # may still be a small one
+    with pytest.raises(QueueFull, match="40 tokens of another large request are waiting"):
+        made.check_room(99, num_tokens=31)
+    with pytest.raises(QueueFull):
+        made.check_room(99)
+    made.check_room(98)
+
+
+def test_what_would_take_too_long_is_not_read_to_its_end() -> None:
+    made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30, max_request_s=60.0))
+    made.submit(request(10))
+    made.finish(step(made), 5.0)  # 2 tokens per second
+    made.check_room(999, num_tokens=120)
+    with pytest.raises(RequestError, match="121 tokens would take 60 s here"):
+        made.check_room(999, num_tokens=121)
 
 
 def test_after_a_refusal_everything_is_read_once_nothing_waits() -> None:
@@ -121,16 +179,16 @@ def test_after_a_refusal_everything_is_read_once_nothing_waits() -> None:
     with pytest.raises(QueueFull):
         made.submit(request(4))
     with pytest.raises(QueueFull):
-        made.check_room()
+        made.check_room(4)
     step(made)
-    made.check_room()
+    made.check_room(4)
 
 
 def test_nothing_is_read_by_a_closed_queue() -> None:
     made = queue()
     made.close()
     with pytest.raises(QueueClosed):
-        made.check_room()
+        made.check_room(0)
 
 
 def test_retry_after_is_never_longer_than_clients_accept() -> None:
@@ -237,7 +295,7 @@ def test_large_requests_are_admitted_one_at_a_time() -> None:
     made.submit(request(31))
     with pytest.raises(QueueFull, match="31 tokens of another large request"):
         made.submit(request(31))
-    made.check_room()  # small ones are read
+    made.check_room(30)  # small ones are read
     step(made)
     made.submit(request(31))
 

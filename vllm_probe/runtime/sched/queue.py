@@ -50,7 +50,7 @@ class RequestQueue:
         self._since_s = 0.0
         self._tokens_per_s: float | None = None
         self._best_tokens_per_s = 0.0
-        self._overflowed = False
+        self._refused: dict[bool, int] = {}
         self._closed = False
 
     def submit(self, request: Request) -> None:
@@ -67,8 +67,7 @@ class RequestQueue:
             self._check_size(request.num_tokens)
             is_large = request.num_tokens > self._capacity()
             if not (self._fits_large() if is_large else self._fits(request.num_tokens)):
-                self._overflowed = True
-                raise self._full(is_large)
+                raise self._refuse(request.num_bytes, is_large)
             if is_large:
                 self._large = request
             request.submitted_s = self._clock()
@@ -78,22 +77,32 @@ class RequestQueue:
             self._left[request] = len(request.prompts)
             self._changed.notify()
 
-    def check_room(self) -> None:
-        """Refuses as `submit` does, before anything is spent on reading a request.
+    def check_room(self, num_bytes: int, num_tokens: int = 0) -> None:
+        """Refuses as `submit` will, before more is spent on reading a request of `num_bytes`.
 
-        Once one was refused, all are until the queue is half empty, so that under overload nearly none is read in
-        vain, and the tokenizer takes no time from the requests that were admitted.
+        Once one was refused, all that are as large are until the queue is half empty, or a large one until a large one
+        fits: under overload nearly none is read in vain, and the tokenizer takes no time from what was admitted.
+
+        Args:
+            num_bytes: size of what is to be read.
+            num_tokens: what was read of it so far.
 
         Raises:
             QueueFull: too much waits.
             QueueClosed: the queue drains or is closed.
+            RequestError: alone it would take longer than a request may.
         """
         with self._changed:
             if self._closed:
                 raise QueueClosed(_CLOSED)
-            if self._overflowed and 2 * self._waiting() > self._room():
-                raise self._full()
-            self._overflowed = False
+            for is_large, refused_bytes in [*self._refused.items()]:
+                if self._fits_large() if is_large else 2 * self._waiting() <= self._room():
+                    del self._refused[is_large]
+                elif num_bytes >= refused_bytes:
+                    raise self._full(is_large)
+            self._check_size(num_tokens)
+            if num_tokens > self._capacity() and not self._fits_large():
+                raise self._refuse(num_bytes, is_large=True)
 
     def next_step(self, timeout_s: float) -> StepPlan | None:
         """The next prompts within the budget; an empty plan after `timeout_s`, null once closed and empty."""
@@ -224,7 +233,12 @@ class RequestQueue:
             f"{tokens} tokens would take {tokens / tokens_per_s:.0f} s here, the limit of a request is {most_s:.0f} s"
         )
 
-    def _full(self, is_large: bool = False) -> QueueFull:
+    def _refuse(self, num_bytes: int, is_large: bool) -> QueueFull:
+        """The refusal, which is remembered for those of `num_bytes` and more."""
+        self._refused[is_large] = min(num_bytes, self._refused.get(is_large, num_bytes))
+        return self._full(is_large)
+
+    def _full(self, is_large: bool) -> QueueFull:
         """The refusal; what waits is counted once more where it takes turns with a large request."""
         waiting, large = self._waiting(), self._backlog.num_tokens - self._waiting()
         message = f"{waiting} tokens are waiting, the limit is {self._room()}"

@@ -52,6 +52,7 @@ class Request:
 
     Attributes:
         prompts: token ids of each prompt, at least one prompt and one token.
+        num_bytes: size of what it was read from.
         num_truncated: prompts that were cut to their length.
         dimensions: width of the vectors that are wanted, null for the model's.
         normalizes: whether they are scaled to unit length, null as the model does.
@@ -62,6 +63,7 @@ class Request:
     """
 
     prompts: tuple[Sequence[int], ...]
+    num_bytes: int = 0
     num_truncated: int = 0
     dimensions: int | None = None
     normalizes: bool | None = None

@@ -74,10 +74,10 @@ class Routes:
     async def _read(self, request: Request, parse: Callable[[bytes], _Read]) -> _Read:
         """What `parse` makes of the body, in the reader's thread; while the queue is full nothing is parsed."""
         body = await read_body(request, self._max_body_bytes)
-        self._engine.check_room()
+        self._engine.check_room(len(body))
 
         def parse_body() -> _Read:
-            self._engine.check_room()  # requests before this one may have filled the queue meanwhile
+            self._engine.check_room(len(body))  # requests before this one may have filled the queue meanwhile
             return parse(body)
 
         return await asyncio.get_running_loop().run_in_executor(self._reader, parse_body)
