@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,6 +20,8 @@ INDEX = "model.safetensors.index.json"
 _MAX_TENSORS = 1 << 19  # the largest checkpoints have 200,000, mostly experts and their scales
 _HINT = "the download is incomplete or the index is not this model's"
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
+_NUMBERED = re.compile(r"-\d{5}-of-(\d{5})\.safetensors$")
+_BESIDE_WEIGHTS = ("adapter", "consolidated")
 _UNUSED = re.compile(r"(?:^|\.)(?:position_ids|token_type_ids|inv_freq|attn\.bias|masked_bias)$|^mtp\.")
 _ENCODER_HEAD = re.compile(r"^(?:(?:bert|roberta|new)\.)?pooler\.|^(?:cls|lm_head|classifier|head|decoder|vocab_\w+)\.")
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.")
@@ -38,8 +40,12 @@ _EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|word_embeddings)\.weight$")
 def read_tensors(folder: Path, header_of: HeaderReader = read_header) -> dict[str, TensorInfo]:
     """Every tensor of `model.safetensors`, or of the shards that `model.safetensors.index.json` names; {} without.
 
+    Where there is neither, every other safetensors file is one of the model's, as vLLM takes it
+    (model_executor/model_loader/default_loader.py, 0.32), but adapters and the copies of Mistral's own tools.
+
     Raises:
-        InvalidModel: a damaged header, or an index that leaves the folder or that its shards contradict.
+        InvalidModel: a damaged header, an index that leaves the folder or that its shards contradict, or a shard of a
+            numbered set that is not there.
         UnreadableFile: a file cannot be read.
         WeightsUnavailable: the folder has pickled weights only.
     """
@@ -47,7 +53,11 @@ def read_tensors(folder: Path, header_of: HeaderReader = read_header) -> dict[st
         return header_of(folder / "model.safetensors")
     weight_map = _weight_map(folder)
     if weight_map is not None:
-        return _read_shards(folder, weight_map, header_of)
+        return _read_shards(folder, weight_map.values(), weight_map, header_of)
+    if unlisted := _unlisted(folder):
+        if _lacks_some(unlisted):
+            raise InvalidModel(f"{folder} lacks shards beside {unlisted[0]}", hint="the download is incomplete")
+        return _read_shards(folder, unlisted, (), header_of)
     pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
     if pickled:
         raise WeightsUnavailable(
@@ -58,14 +68,28 @@ def read_tensors(folder: Path, header_of: HeaderReader = read_header) -> dict[st
 
 
 def is_partial(folder: Path) -> bool:
-    """Whether the index of `folder` names shards that are not there, as after an interrupted download.
+    """Whether shards of `folder` are not there, by its index or else their numbers, as after an interrupted download.
 
     Raises:
         InvalidModel: as `read_tensors`, for the index.
     """
     if mode_of(folder / "model.safetensors"):
         return False
-    return not all(mode_of(folder / shard) for shard in set((_weight_map(folder) or {}).values()))
+    weight_map = _weight_map(folder)
+    shards = _unlisted(folder) if weight_map is None else [*weight_map.values()]
+    return (weight_map is None and _lacks_some(shards)) or not all(mode_of(folder / shard) for shard in {*shards})
+
+
+def _unlisted(folder: Path) -> list[str]:
+    """Names of the weight files of a folder without an index, sorted."""
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    return [name for name in names if not name.startswith(_BESIDE_WEIGHTS)]
+
+
+def _lacks_some(shards: list[str]) -> bool:
+    """Whether there are fewer or more numbered shards than each of them says there are."""
+    totals = [int(numbered[1]) for shard in shards if (numbered := _NUMBERED.search(shard))]
+    return any(total != len(totals) for total in totals)
 
 
 def _weight_map(folder: Path) -> dict[str, str] | None:
@@ -81,16 +105,19 @@ def _weight_map(folder: Path) -> dict[str, str] | None:
     return weight_map
 
 
-def _read_shards(folder: Path, weight_map: dict[str, str], header_of: HeaderReader) -> dict[str, TensorInfo]:
+def _read_shards(
+    folder: Path, shards: Iterable[str], names: Iterable[str], header_of: HeaderReader
+) -> dict[str, TensorInfo]:
+    """The tensors of `shards`, which hold at least those that are called `names`."""
     tensors: dict[str, TensorInfo] = {}
-    for shard in sorted(set(weight_map.values())):
+    for shard in sorted({*shards}):
         found = header_of(folder / shard)
         if not found.keys().isdisjoint(tensors):
             raise InvalidModel(f"{folder / shard} repeats a tensor of another shard", hint=_HINT)
         tensors |= found
         if len(tensors) > _MAX_TENSORS:
             raise InvalidModel(f"{folder}: more than {_MAX_TENSORS} tensors", hint="is this a model?")
-    missing = next((name for name in weight_map if name not in tensors), None)
+    missing = next((name for name in names if name not in tensors), None)
     if missing is not None:
         raise InvalidModel(f"{folder}: no shard holds the tensor {missing[:80]!r} of the index", hint=_HINT)
     return tensors

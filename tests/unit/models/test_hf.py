@@ -243,6 +243,29 @@ def test_an_index_is_held_to_its_shards(tmp_path: Path, weight_map: object, reas
         read_folder(write(tmp_path, files | {"one.safetensors": shard, "two.safetensors": shard}))
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
+        ("pytorch_model.safetensors",),
+        ("model.fp16.safetensors", "more.safetensors"),
+    ],
+)
+def test_weights_that_no_index_names_are_the_models(tmp_path: Path, names: tuple[str, ...]) -> None:
+    beside = {"adapter_model.safetensors": safetensors({"x": LAYER}), "consolidated.safetensors": b"of another tool"}
+    shards = {name: safetensors({f"layer.{name}": LAYER}) for name in names}
+    spec = read_folder(write(tmp_path, {"config.json": QWEN3} | shards | beside))
+    assert spec.weight_bytes == len(names) * 2 * 64
+    assert spec.weights_path == str(tmp_path.resolve())
+
+
+def test_numbered_shards_that_no_index_names_are_counted(tmp_path: Path) -> None:
+    files = {"config.json": QWEN3, "model-00001-of-00002.safetensors": safetensors({"a": LAYER})}
+    with pytest.raises(InvalidModel, match="lacks shards"):
+        read_folder(write(tmp_path, files))
+    assert read_folder(tmp_path, whole=False).weights_path is None
+
+
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     index = {"weight_map": {"a": "one.safetensors"}}
     with pytest.raises(UnreadableFile, match=r"one\.safetensors"):
