@@ -252,9 +252,9 @@ def test_an_index_is_held_to_its_shards(tmp_path: Path, weight_map: object, reas
     ],
 )
 def test_weights_that_no_index_names_are_the_models(tmp_path: Path, names: tuple[str, ...]) -> None:
-    beside = {"adapter_model.safetensors": safetensors({"x": LAYER}), "consolidated.safetensors": b"of another tool"}
-    shards = {name: safetensors({f"layer.{name}": LAYER}) for name in names}
-    spec = read_folder(write(tmp_path, {"config.json": QWEN3} | shards | beside))
+    files: dict[str, Any] = {name: safetensors({f"layer.{name}": LAYER}) for name in names}
+    files |= {"config.json": QWEN3, "consolidated.safetensors": b"of another tool"}
+    spec = read_folder(write(tmp_path, files | {"adapter_model.safetensors": safetensors({"x": LAYER})}))
     assert spec.weight_bytes == len(names) * 2 * 64
     assert spec.weights_path == str(tmp_path.resolve())
 
