@@ -51,7 +51,7 @@ class BenchPlan:
         round_s: timed seconds of one test in one round.
         batch_s: shortest batch between two clock readings.
         soft_s: when it is over, no further optional test begins.
-        late_s: when it is over, no process of its own begins either.
+        late_s: when it is over, no process of its own begins either; two of them and a load fit behind `soft_s`.
         end_s: when it is over, a long test that began ends.
         hard_s: when it is over, everything stops.
         stop_s: when it is over, a test that does not end is left to itself.
@@ -149,8 +149,8 @@ def make_plan(
         groups=groups if sustained_s is None else groups | {"thermal"},
         most_rounds=3 if quick else 6,
         round_s=0.03 if quick else 0.09,
-        soft_s=compiling_s + (4.7 if quick else 18.0),
-        late_s=compiling_s + (5.3 if quick else 20.5),
+        soft_s=compiling_s + (4.7 if quick else 17.0),
+        late_s=compiling_s + (5.3 if quick else 21.5),
         cache_bytes=cache,
         cache_known=known is not None,
         operand_bytes=min(3 * cache, quarter // 12),

@@ -1,7 +1,7 @@
 """The sweep over widths and threads: children are replaced by what they print."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -49,13 +49,16 @@ class Cpu(FakeAdapter):
         self.limited.append(lanes)
         return self.holds
 
+    def pass_by(self, seconds: float) -> None:
+        self._work("waiting", 1e9 * seconds)
+
 
 class Parent(ReplayHost):
-    """Answers as children would that reach `rates`; `answer` replaces what one of them says."""
+    """Answers as children would that reach `rates`; `answers` replaces what one of them says."""
 
-    def __init__(self, rates: Rates, status: Status = "measured") -> None:
+    def __init__(self, rates: Rates, status: Status = "measured", asked: Callable[[], None] = lambda: None) -> None:
         super().__init__(Scene(facts=Facts()))
-        self.rates, self.status = rates, status
+        self.rates, self.status, self.asked = rates, status, asked
         self.orders: list[Order] = []
         self.answers: dict[int, CommandResult] = {}
 
@@ -63,6 +66,7 @@ class Parent(ReplayHost):
         assert argv[1:3] == ["-m", "vllm_probe.bench.child"]
         order = codec.from_json(Order, json.loads(argv[3]))
         self.orders.append(order)
+        self.asked()
         about = Measurement(source="measured", status=self.status, confidence="high", samples=300, spread_pct=1.0)
         points = tuple(
             Point(lanes=lanes, threads=threads, dtype=dtype, gflops=rate, measurement=about)
@@ -115,6 +119,20 @@ def test_there_is_a_child_for_each_width_and_threads_are_swept_at_the_devices_ow
         (16, (1, 2), ("bf16", "int8")),
         (8, (2,), ("bf16", "int8")),
     ]
+
+
+def test_both_widths_and_a_load_have_their_turn_behind_tests_that_took_all_their_time() -> None:
+    adapter = Cpu()
+    adapter.open()
+    host = Parent(USUAL, asked=lambda: adapter.pass_by(2.9))
+    section = GroupWidthSection(adapter, plan(host))
+    stopwatch = Stopwatch(adapter, section.plan)
+    adapter.pass_by(section.plan.soft_s + 0.5)
+    for batch in section.batches():
+        for case, reading in stopwatch.run(batch, lambda case: None):
+            assert reading.value, (case.title, reading.measurement.reason)
+    assert [order.lanes for order in host.orders] == [16, 8]
+    assert section.plan.end_s - adapter.clock() >= 2.0
 
 
 def test_what_a_program_loses_that_knows_no_quota_stands_in_the_sweep() -> None:
