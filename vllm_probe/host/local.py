@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import subprocess
 
 _MAX_BYTES = 1 << 22
+_DRAIN_S = 1.0
+"""How long a command that has ended is read for, where what it left behind in another session holds its output open."""
 _KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR")
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not on the PATH of ordinary users of Debian
 _KINDS: dict[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
@@ -34,8 +36,8 @@ _KINDS: dict[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S
 class LocalHost:
     """The machine that this process runs on.
 
-    Reads are bounded, do not block on devices and never raise. Commands get a closed environment, and the whole process
-    group dies at the timeout.
+    Reads are bounded, do not block on devices and never raise. Commands get a closed environment, and at the timeout
+    all that one has started dies with it, also in other sessions.
     """
 
     wakes: bool = False
@@ -250,9 +252,12 @@ def _collect(process: "subprocess.Popen[bytes]", timeout_s: float) -> CommandRes
     with suppress(TimeoutExpired):
         process.wait(timeout_s)
     returncode = process.returncode
+    if returncode is None:
+        _kill_descendants(process.pid)
     _kill_group(process)  # what the command left behind too, so that the pipes end
+    deadline = time.monotonic() + _DRAIN_S
     for reader in readers:
-        reader.join(1.0)
+        reader.join(max(deadline - time.monotonic(), 0))
     stdout, stderr = (bytes(text).decode("utf-8", "replace") for text in texts)
     status: CommandStatus = "timeout" if returncode is None else "exited"
     return CommandResult(status=status, returncode=returncode, stdout=stdout, stderr=stderr)
@@ -262,6 +267,16 @@ def _drain(pipe: IO[bytes], kept: bytearray) -> None:
     with suppress(OSError, ValueError):  # the pipe is closed under a reader that a stray grandchild holds up
         while chunk := pipe.read(1 << 16):
             kept += chunk[: _MAX_BYTES - len(kept)]
+
+
+def _kill_descendants(pid: int) -> None:
+    """Those of a running process, which the group of one that has left it does not tell."""
+    import psutil
+
+    with suppress(psutil.Error):
+        for each in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                each.kill()
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -31,6 +31,19 @@ def test_a_command_that_hangs_is_ended_with_its_children(host: Host, tmp_path: P
     assert not _runs(child)
 
 
+def test_a_command_that_hangs_is_ended_with_children_in_a_session_of_their_own(host: Host) -> None:
+    script = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    print(os.getpid(), flush=True)\ntime.sleep(600)"
+    results = (host.run([sys.executable, "-S", "-c", script], limit) for limit in (1.0, 10.0, 60.0))
+    result = next(result for result in results if result.stdout)  # the first in which the child came to its session
+    assert result.status == "timeout"
+    child = int(result.stdout)
+    for _ in range(1500):
+        if not _runs(child):
+            break
+        time.sleep(0.02)
+    assert not _runs(child)
+
+
 def _runs(pid: int) -> bool:
     try:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
