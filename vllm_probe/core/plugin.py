@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from vllm_probe.core.device import Device, Finding
@@ -54,6 +55,8 @@ class ContainerAccess:
         env: environment variables to set.
         runtime: container runtime to name, null for the default.
         shares_ipc: whether the host's IPC namespace is needed.
+        resources: what the vendor's device plugin for Kubernetes calls a device, by pattern of the architecture, the
+            first that fits; `{driver}` in it is the kernel driver.
     """
 
     nodes: tuple[str, ...] = ()
@@ -62,6 +65,12 @@ class ContainerAccess:
     env: dict[str, str] = field(default_factory=dict)
     runtime: str | None = None
     shares_ipc: bool = False
+    resources: dict[str, str] = field(default_factory=dict)
+
+    def resource(self, arch: str | None, driver: str = "") -> str | None:
+        """What Kubernetes calls a device of architecture `arch` that `driver` runs; null where no plugin is known."""
+        fitting = (name for pattern, name in self.resources.items() if fnmatchcase(arch or "", pattern))
+        return next((name.format(driver=driver) for name in fitting), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

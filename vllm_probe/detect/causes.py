@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from vllm_probe.core.device import Device, Finding
-from vllm_probe.core.rows import Row, load_rows
+from vllm_probe.core.rows import load_rows
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks.container import CONTAINERS
-from vllm_probe.detect.nodes import group_name
+from vllm_probe.detect.nodes import group_name, npu_options
+from vllm_probe.vendors import ascend
 from vllm_probe.vendors.pci import ROOT, accelerators
 from vllm_probe.vendors.software import container_kind
 
@@ -28,11 +29,13 @@ MARKERS: dict[str, Any] = {
     "asked": "--engine vllm",
     "compared": "",
     "ranks": "1, 2, 4 and 8 mostly",
+    "resource": ascend.PLUGIN.container.resource(None),
 }
 """What stands in a fix where nothing here tells better; capitals are the reader's to fill in."""
 
 _MODULES = ("updates/dkms", "extra", "kernel/drivers/video", "kernel/nvidia*", "updates", "extra/nvidia*")
 _NOT_GIVEN = "this container was not given"
+_ASCEND_LIBRARIES = "/usr/local/Ascend/driver/lib64"
 _KEPT = rf"^{_NOT_GIVEN}|does not list it|^KFD refuses"
 _ELSEWHERE = r"^it is bound to (vfio-pci|xen-pciback)\b|^torch .{1,80} is a build for "
 
@@ -72,7 +75,7 @@ def _linux_driver_in_wsl(host: Host, device: Device) -> bool:
 
 
 def _without_ascend_libraries(host: Host, _device: Device) -> bool:
-    return not host.exists("/usr/local/Ascend/driver/lib64")
+    return not host.exists(_ASCEND_LIBRARIES)
 
 
 CAUSES = (
@@ -124,7 +127,7 @@ CAUSES = (
 )
 """The first that fits counts. The numbers are those of cuInit, zeInit and aclInit."""
 
-_BESIDE = (Cause(rf"^{_NOT_GIVEN} .{{0,80}}davinci", "ASC-01", _without_ascend_libraries),)
+_BESIDE = (Cause(rf"^{_NOT_GIVEN} .{{0,80}}davinci", "ASC-01/beside", _without_ascend_libraries),)
 """What is said besides."""
 
 
@@ -145,7 +148,7 @@ def unusable(host: Host, devices: Sequence[Device], known: Sequence[Finding]) ->
         spared = left_out(host, device, devices)
         for cause in _causes(host, device, beside=not spared):
             if not cause.unless & ids:
-                finding = _finding(host, device, ROWS[cause.row])
+                finding = _finding(host, device, _key(device, cause.row))
                 yield replace(finding, severity="latent", blocking=False) if spared else finding
 
 
@@ -156,6 +159,12 @@ def _causes(host: Host, device: Device, *, beside: bool) -> Iterator[Cause]:
 
     yield next(filter(fits, CAUSES), Cause("", "PLG-09"))
     yield from filter(fits, _BESIDE if beside else ())
+
+
+def _key(device: Device, row: str) -> str:
+    """The key of the row, of its variant for a verdict without a command where it has one and this is such."""
+    bare = f"{row}/none"
+    return bare if bare in ROWS and "; run `" not in device.verdict.reason else row
 
 
 def left_out(host: Host, device: Device, devices: Sequence[Device]) -> bool:
@@ -172,14 +181,18 @@ def left_out(host: Host, device: Device, devices: Sequence[Device]) -> bool:
     return bool(kept) and any(each.vendor == device.vendor and each.usable for each in others)
 
 
-def _finding(host: Host, device: Device, row: Row) -> Finding:
+def _finding(host: Host, device: Device, key: str) -> Finding:
+    row = ROWS[key]
     why, _, do = device.verdict.reason.partition("; ")
     typed = re.search(r"`([^`]+)`", do)
     gid = re.search(r"\bgroup ([0-9]+)", why)
     driver = (device.driver or "none").split()
     finding = row.finding(
         device.id,
-        (f"{device.id}: {device.vendor} {device.kind}, driver {' '.join(driver)}", why),
+        (
+            f"{device.id}: {device.vendor} {device.kind}, driver {' '.join(driver)}",
+            f"{_ASCEND_LIBRARIES} is not there" if key == "ASC-01/beside" else why,
+        ),
         **MARKERS
         | {
             "name": device.name or f"The {device.vendor} {device.kind}",
@@ -190,6 +203,8 @@ def _finding(host: Host, device: Device, row: Row) -> Finding:
             "branch": driver[1].partition(".")[0] if driver[1:] else MARKERS["branch"],
             "group": group_name(host, gid[1]) if gid else MARKERS["group"],
             "gid": gid[1] if gid else MARKERS["gid"],
+            "npus": npu_options(host, device.verdict.reason),
+            "resource": ascend.PLUGIN.container.resource(device.arch),
             "command": _typed(typed[1]) if typed else "sudo dmesg" if row.id == "PLG-09" else MARKERS["command"],
         },
     )

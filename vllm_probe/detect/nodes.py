@@ -45,6 +45,14 @@ def group_name(host: Host, number: str | None) -> str:
     return match[1] if match else "render"
 
 
+def npu_options(host: Host, reason: str) -> str:
+    """`--device` for each Ascend NPU that is here, and for the one that `reason` says is not, `N` for its number."""
+    here = host.glob("/dev/davinci[0-9]*")
+    named = tuple(re.findall(r"/dev/davinci[0-9]+\b", reason))
+    lacking = named or (() if here and "the device" not in reason else ("/dev/davinciN",))
+    return " ".join(f"--device {node}" for node in dict.fromkeys((*here, *lacking)))
+
+
 def lxc_lines(host: Host, nodes: tuple[str, ...]) -> str:
     """Configuration that gives an LXC container `nodes`; a major that cannot be seen here stays `MAJOR`."""
     lines = []

@@ -12,7 +12,7 @@ from vllm_probe.detect.checks import ROWS as CHECKED
 from vllm_probe.detect.checks.container import AMD, pass_in
 from vllm_probe.detect.checks.runtime import NO_DEVICE_DRIVER
 from vllm_probe.detect.logged import facts_of, question, with_facts
-from vllm_probe.detect.nodes import lxc_lines
+from vllm_probe.detect.nodes import lxc_lines, npu_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +252,7 @@ def _reported(host: Host, key: str, line: str, facts: dict[str, str]) -> Finding
         return pass_in(host, key, AMD, None, (line,), node="/dev/kfd")
     nodes = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
     values = MARKERS | facts | {"share": _share(line), "lxc": lxc_lines(host, nodes), "wanted": "true"}
+    values["npus"] = npu_options(host, line)
     return (CHECKED | ROWS)[key].finding(None, (line,), **values)
 
 

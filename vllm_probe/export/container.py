@@ -253,11 +253,8 @@ def _index(numbers: Any, device: Device | None) -> int | None:
 
 
 def _resource(row: Row, target: Target) -> str | None:
-    if "resource" not in row:
-        return None
-    arch = target.device.arch or "" if target.device else ""
-    kind = next((each for pattern, each in row.get("resources", {}).items() if fnmatchcase(arch, pattern)), "")
-    return str(row["resource"].format(driver=_driver(row, target) or row.get("drivers", ("",))[0], resource=kind))
+    driver = _driver(row, target) or row.get("drivers", ("",))[0]
+    return target.access.resource(target.device.arch if target.device else None, driver)
 
 
 def _driver(row: Row, target: Target) -> str | None:
@@ -270,7 +267,7 @@ def _doubt(row: Row, target: Target) -> str:
     """That the resource hangs on a driver, and that it is not known which one runs the device."""
     if "drivers" not in row or _driver(row, target):
         return ""
-    first, *others = (row["resource"].format(driver=each) for each in row["drivers"])
+    first, *others = (target.access.resource(None, each) or "" for each in row["drivers"])
     driver = ", ".join(row["drivers"][1:])
     known = "which kernel driver runs the device is not known here"
     return f"{known}: put {', '.join(others)} for {first} where {driver} does"

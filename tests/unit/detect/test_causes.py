@@ -185,3 +185,29 @@ def test_every_unusable_accelerator_that_is_awake_and_whole_has_a_finding(name: 
 
 def test_each_row_that_a_verdict_names_exists() -> None:
     assert {cause.row for cause in CAUSES} <= set(ROWS)
+
+
+def _commands(name: str, where: str) -> list[str]:
+    fixes = [fix for found in full_diagnosis_of(HOSTS[name]).findings for fix in found.fix if fix.where == where]
+    return [fix.command for fix in fixes if fix.command]
+
+
+def test_a_container_keeps_the_npus_that_it_has_and_is_given_the_one_that_it_lacks() -> None:
+    kept = "docker run --device /dev/davinci2 --device /dev/davinci3 --device"
+    for command in _commands("ascend-a3-container", "docker"):
+        assert command.startswith(f"{kept} /dev/davinciN --device /dev/davinci_manager ")
+    reason = "this container was not given the device; start it with `--device /dev/davinci5` too"
+    (numbered,) = _rows(_device(reason, "npu", vendor="ascend"), files={"/usr/local/Ascend/driver/lib64/x": ""})
+    assert (numbered.fix[0].command or "").startswith("docker run --device /dev/davinci5 --device /dev/davinci_manager")
+
+
+def test_a_pod_asks_for_the_npu_of_its_kind() -> None:
+    assert _commands("ascend-container", "kubernetes") == ["resources: {limits: {huawei.com/Ascend310P: 1}}"]
+    assert set(_commands("ascend-a3-container", "kubernetes")) == {"resources: {limits: {huawei.com/Ascend910: 1}}"}
+
+
+def test_missing_libraries_of_an_npu_are_their_own_evidence_and_repeat_no_command() -> None:
+    without, given = full_diagnosis_of(HOSTS["ascend-container"]).findings
+    assert (without.id, without.evidence[1]) == ("ASC-01", "/usr/local/Ascend/driver/lib64 is not there")
+    assert (given.id, given.evidence[1]) == ("ASC-02", "this container was not given /dev/davinci_manager")
+    assert [fix.command for fix in without.fix] == [None]

@@ -195,6 +195,15 @@ def test_a_missing_node_that_a_container_must_be_given_is_named_alone() -> None:
     assert device.verdict.reason.endswith("; start it with `--device /dev/davinci_manager`")
 
 
+def test_a_container_without_any_npu_is_told_that_its_number_is_the_hosts() -> None:
+    files = LISTED["ascend-container"]["facts"]["files"]
+    shared = dict.fromkeys(("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"), files["/dev/davinci0"])
+    lacking = {path: text for path, text in files.items() if path != "/dev/davinci0"}
+    ((device, _),) = bus_devices(host_of(files=lacking | shared), BY_NAME["ascend"])
+    assert "; start it with `--device /dev/davinciN --device /dev/davinci_manager " in device.verdict.reason
+    assert device.verdict.reason.endswith("`, N its number on the host")
+
+
 @pytest.mark.parametrize(("value", "visible"), [("", False), ("-1", False), ("0", True), ("1,0", True)])
 def test_a_mask_that_names_no_device_hides_all(value: str, visible: object) -> None:
     device = on_bus(BOUND | NODES, env={"CUDA_VISIBLE_DEVICES": value})

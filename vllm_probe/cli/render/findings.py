@@ -11,8 +11,9 @@ from vllm_probe.cli.render.console import SEVERITY_STYLES
 from vllm_probe.core.device import Finding, Fix
 
 _CAPITALS = {
+    "N": "the number of the device's node, for an NPU what `npu-smi info -m` shows on the host",
     "MODEL": "the model's name or folder",
-    "IMAGE": "the container image that you run, such as vllm/vllm-openai",
+    "IMAGE": "the container image that you run",
     "BUILD": "the build for the device: cu126, cu128 or cu130 (NVIDIA), rocm7.2 (AMD), xpu (Intel) or cpu",
     "NAME": "one of `vllm-probe capability list`",
     "LOG": "the file with the log",
@@ -34,7 +35,7 @@ def render(findings: Iterable[Finding]) -> Group:
     """One block per finding, in the order given, then what to put in place of the capitals in their commands."""
     shown = tuple(findings)
     commands = " ".join(fix.command or "" for finding in shown for fix in finding.fix)
-    left = dict.fromkeys(word for word in re.findall(r"\b[A-Z]{3,10}\b", commands) if word in _CAPITALS)
+    left = dict.fromkeys(word for word in re.findall(r"\b[A-Z]{3,10}\b|(?<=[a-z.])N\b", commands) if word in _CAPITALS)
     legend = [Padding(Text(f"{word}: {_CAPITALS[word]}", style="dim"), (0, 0, 0, 2)) for word in left]
     parts = [part for finding in shown for part in _finding(finding)]
     return Group(*parts, *((Padding(Text("put in the commands"), (1, 0, 0, 0)), *legend) if legend else ()))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from vllm_probe.core.device import Device, Finding
-from vllm_probe.core.plugin import Check
+from vllm_probe.core.plugin import Check, ContainerAccess
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import ROWS
 from vllm_probe.detect.nodes import Refusal, group_name, group_number, lxc_lines, refusal
@@ -21,40 +21,32 @@ class Access:
 
     Attributes:
         drivers: kernel drivers that offer the nodes.
-        gates: nodes that must open, as patterns.
-        nodes: what a container is given.
+        given: what a container needs; of its `groups_of` one node each must open.
         options: what else `docker run` needs.
         effect: what that changes.
-        resource: name at the Kubernetes device plugin, with the `<driver>` that is bound.
         hidden: row for nodes that are not there.
         denied: row for nodes of another group.
     """
 
     drivers: tuple[str, ...]
-    gates: tuple[str, ...]
-    nodes: tuple[str, ...]
+    given: ContainerAccess
     options: str = ""
     effect: str = "needs a new container"
-    resource: str
     hidden: str
     denied: str
 
 
 AMD = Access(
     drivers=("amdgpu",),
-    gates=amd.PLUGIN.container.groups_of,
-    nodes=amd.PLUGIN.container.nodes,
+    given=amd.PLUGIN.container,
     options=" --security-opt seccomp=unconfined --ipc=host",
     effect="a new container that may make every system call and shares the host's IPC",
-    resource="amd.com/gpu",
     hidden="CTR-12",
     denied="CTR-13",
 )
 INTEL = Access(
     drivers=("i915", "xe"),
-    gates=intel.PLUGIN.container.groups_of,
-    nodes=intel.PLUGIN.container.nodes,
-    resource="gpu.intel.com/<driver>",
+    given=intel.PLUGIN.container,
     hidden="CTR-14",
     denied="CTR-15",
 )
@@ -92,7 +84,7 @@ def pass_in(
 ) -> Finding:
     """The finding `row` with the options that open `node`; groups are numbers where the nodes show them."""
     driver = function.driver if function else None
-    gates = [next(iter(host.glob(gate)), gate.replace("*", "128")) for gate in access.gates]
+    gates = [next(iter(host.glob(gate)), gate.replace("*", "128")) for gate in access.given.groups_of]
     numbers = {gate: group_number(host, gate) for gate in gates}
     groups = [number or f'"$(stat -c %g {gate})"' for gate, number in numbers.items()]
     number = group_number(host, node)
@@ -101,16 +93,16 @@ def pass_in(
         evidence,
         node=node,
         owner=number or "65534 (a user namespace hides its owner)",
-        devices=" ".join(f"--device={name}" for name in access.nodes),
-        nodes=" ".join(f"--device {name}" for name in access.nodes),
+        devices=" ".join(f"--device={name}" for name in access.given.nodes),
+        nodes=" ".join(f"--device {name}" for name in access.given.nodes),
         groups=" ".join(dict.fromkeys(f"--group-add {group}" for group in groups)),
         options=access.options,
         effect=access.effect,
-        resource=access.resource.replace("<driver>", driver or access.drivers[-1]),
+        resource=access.given.resource(None, driver or access.drivers[-1]),
         gate=gates[0],
         gid=number or "GID",
         group=group_name(host, number),
-        lxc=lxc_lines(host, access.nodes),
+        lxc=lxc_lines(host, access.given.nodes),
     )
 
 
@@ -132,7 +124,7 @@ def _offered(host: Host, inside: bool) -> list[tuple[PciFunction, Access]]:
 
 def _first_refusal(host: Host, function: PciFunction, access: Access) -> tuple[str, Refusal | None]:
     """The first gate that no node opens; sysfs tells the function's own render node, else any of them will do."""
-    for gate in access.gates:
+    for gate in access.given.groups_of:
         own = [f"/dev/dri/{path.rpartition('/')[2]}" for path in host.glob(f"{ROOT}/{function.address}/drm/renderD*")]
         nodes = (own if "render" in gate else []) or host.glob(gate) or [gate.replace("*", "128")]
         states = [(node, refusal(host, node)) for node in nodes]

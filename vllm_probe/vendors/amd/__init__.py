@@ -13,6 +13,9 @@ PLUGIN = VendorPlugin(
     pci_vendors=(0x1002, 0x1022),
     signs=("/dev/dxg",),
     container=ContainerAccess(
-        nodes=("/dev/kfd", "/dev/dri"), groups_of=("/dev/kfd", "/dev/dri/renderD*"), shares_ipc=True
+        nodes=("/dev/kfd", "/dev/dri"),
+        groups_of=("/dev/kfd", "/dev/dri/renderD*"),
+        shares_ipc=True,
+        resources={"*": "amd.com/gpu"},  # https://github.com/ROCm/k8s-device-plugin
     ),
 )

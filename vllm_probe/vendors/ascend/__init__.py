@@ -21,5 +21,7 @@ PLUGIN = VendorPlugin(
             "/etc/ascend_install.info",
         ),
         shares_ipc=True,
+        # https://www.hiascend.com/document/detail/en/mindcluster/730/clustersched/schedulingug/dlruntime_ug_007.html
+        resources={"310p*": "huawei.com/Ascend310P", "*": "huawei.com/Ascend910"},
     ),
 )

@@ -12,5 +12,9 @@ PLUGIN = VendorPlugin(
     adapter_kinds=("gpu", "igpu"),
     pci_vendors=(0x8086,),
     signs=("/dev/dxg",),
-    container=ContainerAccess(nodes=("/dev/dri",), groups_of=("/dev/dri/renderD*",)),
+    container=ContainerAccess(
+        nodes=("/dev/dri",),
+        groups_of=("/dev/dri/renderD*",),
+        resources={"*": "gpu.intel.com/{driver}"},  # https://github.com/intel/intel-device-plugins-for-kubernetes
+    ),
 )

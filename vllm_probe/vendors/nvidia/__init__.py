@@ -12,6 +12,8 @@ PLUGIN = VendorPlugin(
     pci_vendors=(0x10DE,),
     signs=("/dev/nvidia[0-9]*", "/dev/dxg", "/proc/device-tree/compatible", "windows x86_64", "windows aarch64"),
     container=ContainerAccess(
-        runtime="nvidia", env={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+        runtime="nvidia",
+        env={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        resources={"*": "nvidia.com/gpu"},  # https://github.com/NVIDIA/k8s-device-plugin
     ),
 )
