@@ -111,7 +111,8 @@ def _percent(dcmi: Dcmi, place: Place) -> int | None:
 
 
 def _celsius(dcmi: Dcmi, place: Place) -> int | None:
-    return _within(dcmi.number("dcmi_get_device_temperature", *place), -99, 199)
+    """0 is a sensor without a reading, as in npu-smi, which asks DCMI."""
+    return _within(dcmi.number("dcmi_get_device_temperature", *place), -99, 199) or None
 
 
 def _watts(dcmi: Dcmi, place: Place) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeAlias
 
-from vllm_probe.vendors.ascend.smi_table import BLANK, HEALTH, address_of, count_of, number_of
+from vllm_probe.vendors.ascend.smi_table import BLANK, HEALTH, address_of, celsius_of, count_of, number_of
 
 Pairs: TypeAlias = list[tuple[str, str]]
 
@@ -24,7 +24,6 @@ _KEYS = {
     "memory_clock_mhz": ("hbmclockspeed", "ddrclockspeed"),
 }
 """Our names to keys without their unit, spaces and case; of several keys the first that has a number."""
-_MAY_BE_ZERO = {"utilization", "temperature_c"}
 _WORDS = {
     "name": "chipname",
     "npu_name": "npuname",
@@ -108,8 +107,9 @@ def _split(pairs: Pairs) -> Iterable[tuple[int, Pairs]]:
 def _values(block: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, keys in _KEYS.items():
-        number = next((each for key in keys if (each := number_of(block.get(key))) is not None), None)
-        if number is not None and (number or name in _MAY_BE_ZERO):
+        read = celsius_of if name == "temperature_c" else number_of
+        number = next((each for key in keys if (each := read(block.get(key))) is not None), None)
+        if number or (number == 0 and name == "utilization"):
             found[name] = number if name.endswith(("_w", "_c")) else int(number)
     if found.get("utilization", 0) > 100:
         del found["utilization"]

@@ -9,6 +9,7 @@ Cells: TypeAlias = list[str]
 
 _MIB = 1 << 20
 _MOST_LINES = 4096
+_HOTTEST = 199
 _VALUES = re.compile(r"(?:[0-9]{1,9}|-|NA|N/A)\s*/\s*(?:[0-9]{1,9}|-|NA|N/A)(?=\s|$)|\S+")
 """A pair such as `2870 / 32768` or `1460/ 44280` is one value."""
 _PAIR = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{1,9})")
@@ -73,6 +74,12 @@ def number_of(text: str | None) -> float | None:
     return float(found) if _NUMBER.fullmatch(found) else None
 
 
+def celsius_of(text: str | None) -> float | None:
+    """A temperature; 0 is what npu-smi prints where it has no reading, and what is above 199 is none."""
+    number = number_of(text)
+    return number if number and number <= _HOTTEST else None
+
+
 def count_of(text: str | None) -> int | None:
     """A whole number, null for what is none."""
     number = number_of(text)
@@ -124,7 +131,7 @@ def _card(values: dict[str, str]) -> dict[str, Any]:
         "name": name if name and name.upper() not in BLANK and name.isprintable() else None,
         "health": health if health in HEALTH else None,
         "power_w": number_of(values.get("power")) or None,
-        "temperature_c": number_of(values.get("temp")),
+        "temperature_c": celsius_of(values.get("temp")),
     }
     return {key: value for key, value in record.items() if value is not None}
 

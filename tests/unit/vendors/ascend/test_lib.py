@@ -27,6 +27,7 @@ def test_a_driver_that_cannot_list_its_cards_cannot_be_asked() -> None:
         ("dcmi_get_device_temperature", 0x7FFFFFFF, "temperature_c"),
         ("dcmi_get_device_power_info", -1, "power_w"),
         ("dcmi_get_device_power_info", 0, "power_w"),
+        ("dcmi_get_device_temperature", 0, "temperature_c"),
         ("dcmi_get_device_utilization_rate", 0xFFFFFFFF, "utilization"),
         ("dcmi_get_device_frequency", 0, "aicore_clock_mhz"),
         ("dcmi_get_device_frequency", 0xFFFFFFFF, "aicore_clock_max_mhz"),

@@ -116,6 +116,12 @@ def test_captures_give_their_values() -> None:
     assert [(each["chip"], each["logic"], each["phy"]) for each in found] == [(0, 2, 2), (1, 3, 3)]
 
 
+def test_a_temperature_of_zero_is_no_reading() -> None:
+    text = "NPU ID : 2\nTemperature(C) : {}\nChip ID : 0\n"
+    assert parse_blocks(text.format(0)) == [{"card": 2, "chip": 0}]
+    assert parse_blocks(text.format(65))[0]["temperature_c"] == 65
+
+
 @pytest.mark.parametrize("text", ["", "dcmi module initialize failed. ret is -8005", "NPU ID : x\nChip ID : y\n"])
 def test_an_error_text_gives_no_chip_with_a_value(text: str) -> None:
     assert [each for each in parse_blocks(text) if set(each) - {"card", "chip"}] == []

@@ -73,11 +73,12 @@ def test_of_two_pairs_the_device_has_its_hbm() -> None:
     assert device["memory"]["total"] == 32768 * MIB
 
 
-def test_a_power_of_zero_is_unknown_and_a_use_of_zero_is_known() -> None:
-    text = TABLE.replace("88.7", "0.0 ").replace("| 3           0", "| 0           0")
+def test_a_power_or_temperature_of_zero_is_unknown_and_a_use_of_zero_is_known() -> None:
+    text = TABLE.replace("88.7        41", "0.0         0 ").replace("| 3           0", "| 0           0")
     (device,) = parse_table(text)["devices"]
-    assert "power_w" not in device
+    assert not {"power_w", "temperature_c"} & set(device)
     assert device["utilization"] == 0
+    assert "temperature_c" not in parse_table(TABLE.replace("        41  ", "        255 "))["devices"][0]
 
 
 def test_memory_below_the_first_word_counts_where_the_chip_has_no_hbm() -> None:
