@@ -224,6 +224,36 @@ def test_an_interruption_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     assert (ended.code, ended.error) == (130, "interrupted")
 
 
+_PRESSED = """
+import os, signal, sys
+
+class Press:
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(Press)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Press)
+from vllm_probe.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("typer", ("--version",)),
+        ("numpy", ("bench", "--device", "cpu0", "--quick", "--only", "launch")),  # torch imports it from native code
+    ],
+)
+def test_ctrl_c_while_a_module_is_imported_is_an_interruption(cli: Cli, module: str, command: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-c", _PRESSED, module, *command]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert "error: interrupted [interrupted]" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
     for module, extra in EXTRA_OF.items():
         error = missing_extra(ModuleNotFoundError(name=f"{module}.sub"))
