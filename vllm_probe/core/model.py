@@ -210,7 +210,7 @@ class ModelSpec:
         normalizes: whether vectors are scaled to unit length.
         score_tokens: of a generator that serves as a reranker, the tokens against and for a match; empty for others.
         is_matryoshka: the first dimensions of a vector are a vector, https://arxiv.org/abs/2205.13147.
-        vision_parameters: parameters of the image tower and of what joins it to the text model, 0 without one.
+        vision_parameters: parameters of the towers for images and sound and of what joins them to the text model.
         weight_bytes: exact bytes of the checkpoint's loaded tensors, null when no headers were read.
         num_parameters: exact count from headers, null when none were read or the weights are packed.
         weights_path: folder with the weight files, or the GGUF file; null for a catalogue shape.

@@ -11,7 +11,7 @@ from vllm_probe.models.facts import MAX_LAYERS, Facts
 from vllm_probe.models.families import ARCHITECTURES, has_rotation, learned_positions
 from vllm_probe.models.quantization import quantized
 from vllm_probe.models.unstated import check_sizes, default_sizes, reason_against
-from vllm_probe.models.vision import tower_parameters
+from vllm_probe.models.vision import tower_parameters, uncounted
 
 RERANKER = "ForSequenceClassification"
 """How the class of a model ends that scores a text, or a pair of them, from its pooled state."""
@@ -104,7 +104,7 @@ def parse_config(
         score_tokens=_SCORE_TOKENS if scores else (),
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
         vision_parameters=tower_parameters(architecture, facts),
-        unknown=_unstated(facts, config) if "endless" in traits else {},
+        unknown=_unstated(facts, config, traits, architecture),
         source=source,
     )
     return quantized(spec, facts)
@@ -139,11 +139,14 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
     return facts, traits, architecture
 
 
-def _unstated(facts: Facts, config: JsonValue) -> dict[str, str]:
-    """That a model without positions states no longest input, where its config does not."""
+def _unstated(facts: Facts, config: JsonValue, traits: set[str], architecture: str) -> dict[str, str]:
+    """What the config does not tell: the longest input of a model without positions, the size of a tower."""
+    found, left_out = {}, uncounted(architecture, facts)
     stated = Facts(config, facts.source).maybe("max_position_embeddings", "seq_length", "model_max_length")
-    reason = f"the config states no limit; {_ASSUMED_LEN} tokens, as vLLM takes, unless --max-model-len says more"
-    return {} if stated else {"max_model_len": reason}
+    if "endless" in traits and not stated:
+        limit = f"{_ASSUMED_LEN} tokens, as vLLM takes, unless --max-model-len says more"
+        found["max_model_len"] = f"the config states no limit; {limit}"
+    return found | ({"vision_parameters": left_out} if left_out else {})
 
 
 def _layer_inputs(facts: Facts) -> LayerInputs | None:

@@ -105,6 +105,7 @@ def _weighed(spec: ModelSpec, root: Path, tensors: dict[str, TensorInfo], behind
         num_parameters=count if count and not is_packed else None,
         stored_bits=spec.stored_bits | (stored_bits(kept, spec) if is_packed else {}),
         weights_path=str(root.resolve()),
+        unknown={name: reason for name, reason in spec.unknown.items() if name != "vision_parameters"},
         source=f"{spec.source} and safetensors headers",
     )
 

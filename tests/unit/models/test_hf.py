@@ -259,6 +259,13 @@ def test_weights_that_no_index_names_are_the_models(tmp_path: Path, names: tuple
     assert spec.weights_path == str(tmp_path.resolve())
 
 
+def test_a_tower_that_is_not_counted_is_no_matter_where_headers_tell_the_bytes(tmp_path: Path) -> None:
+    heard = QWEN3 | {"architectures": ["NewForConditionalGeneration"], "text_config": QWEN3, "audio_config": {"a": 1}}
+    assert read_folder(write(tmp_path, {"config.json": heard})).unknown.keys() == {"vision_parameters"}
+    weights = safetensors({"layer": LAYER})
+    assert read_folder(write(tmp_path, {"config.json": heard, "model.safetensors": weights})).unknown == {}
+
+
 def test_numbered_shards_that_no_index_names_are_counted(tmp_path: Path) -> None:
     files = {"config.json": QWEN3, "model-00001-of-00002.safetensors": safetensors({"a": LAYER})}
     with pytest.raises(InvalidModel, match="lacks shards"):
