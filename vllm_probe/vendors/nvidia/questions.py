@@ -36,10 +36,8 @@ def _pci(nvml: Nvml, handle: c_void_p) -> Record:
     names = "nvmlDeviceGetPciInfo_v3 nvmlDeviceGetPciInfo_v2 nvmlDeviceGetPciInfo"
     found = nvml.structure(names, structs.PciInfo(), handle)
     vendor, number = found.pciDeviceId & 0xFFFF, found.pciDeviceId >> 16
-    return {
-        "id": f"{found.domain:04x}:{found.bus:02x}:{found.device:02x}.0",
-        "pci_id": f"{vendor:04x}:{number:04x}",
-    }
+    known = {"pci_id": f"{vendor:04x}:{number:04x}"} if vendor and number else {}
+    return {"id": f"{found.domain:04x}:{found.bus:02x}:{found.device:02x}.0", **known}
 
 
 def _arch(nvml: Nvml, handle: c_void_p) -> str:

@@ -92,6 +92,12 @@ def test_the_cuda_driver_tells_the_size_where_nothing_else_does() -> None:
     assert (both.memory.reported_bytes, "conflicts" in both.details) == (24 << 30, False)
 
 
+def test_a_pci_id_that_nvml_does_not_tell_leaves_that_of_the_bus() -> None:
+    for number in ({}, {"pciDeviceId": 0x10DE}):
+        device = the_gpu(libs=libs(nvml=NVML | {"nvmlDeviceGetPciInfo": {"bus": 1} | number}))
+        assert (device.memory.reported_bytes, device.details["pci_id"]) == (24 << 30, "10de:2204")
+
+
 def test_a_memory_of_no_bytes_is_unknown() -> None:
     none = {"nvmlDeviceGetMemoryInfo": {"total": 0, "free": 0, "used": 0}}
     answer = found(ONE, libs=libs(nvml=NVML | none))
