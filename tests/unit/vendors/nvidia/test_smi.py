@@ -188,6 +188,9 @@ def test_an_error_in_place_of_a_value_is_no_value(word: str) -> None:
     assert parse_csv(rows)["devices"] == [{"index": 1, **status}]
     row = f"|   1  {word:<26}  ERR! |   00000000:02:00.0 ERR!|                 ERR! |\n| ERR!  | {word} |"
     assert parse_table(row)["devices"] == [{"index": 1, "id": "0000:02:00.0", **status}]
+    row = f"|   1  {word:<28}ERR!|00000000:02:00.0 ERR!|                 ERR! |\n| ERR!  | {word} |"
+    assert parse_table(row)["devices"] == [{"index": 1, "id": "0000:02:00.0", **status}]
+    assert parse_table(row.replace("00000000:02:00.0 ", ""))["devices"] == [{"index": 1, **status}]
 
 
 @pytest.mark.parametrize("text", ["", "Failed to initialize NVML", "<nvidia_smi_log>", "<a/>", "<nvidia_smi_log></x>"])
