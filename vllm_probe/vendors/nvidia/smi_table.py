@@ -10,7 +10,7 @@ _DRIVER = re.compile(r"(?:Driver Version|KMD Version): *(\d[\d.]*)")
 """`Driver Version:` up to driver 609, `KMD Version:` from 610."""
 _CUDA = re.compile(r"CUDA (?:UMD )?Version: *(\d[\d.]*)")
 _FIRST_ROW = re.compile(
-    r"\| +(\d{1,3}) +(.{1,64}?)(?:\.\.\.)? {1,32}(?:On|Off|N/A|ERR!|WDDM|TCC|MCDM) *"
+    r"\| +(\d{1,3}) +([^|]{1,64}?)(?:\.\.\.)? {1,32}(?:On|Off|N/A|ERR!|WDDM|TCC|MCDM) *"
     r"\| *([0-9A-Fa-f:.]{12,17}|N/A|ERR!)[ |]"
 )
 """A word too wide for its column, as `ERR!` of a lost card, takes the blank before the bar."""
