@@ -49,8 +49,8 @@ def test_a_status_of_nvml_is_a_verdict_with_the_way_out(status: int, reason: str
     ],
 )
 def test_under_windows_the_way_out_is_none_of_linux(cuda: dict[str, Any] | None, reason: str) -> None:
-    loaded = {"nvml.dll": {"calls": NVML | {"nvmlDeviceGetCount": 1, "nvmlDeviceGetPciInfo": {"bus": 1}}}}
-    loaded |= {"nvcuda.dll": {"calls": cuda}} if cuda else {}
+    nvml = NVML | {"nvmlDeviceGetCount": 1, "nvmlDeviceGetPciInfo": {"bus": 1}}
+    loaded: dict[str, Any] = {"nvml.dll": {"calls": nvml}, **({"nvcuda.dll": {"calls": cuda}} if cuda else {})}
     device = the_gpu({}, libs=loaded, platform={"system": "windows"})
     assert device.verdict.code == "unusable"
     assert device.verdict.reason.endswith(f"; {reason}")
