@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from vllm_probe.core.errors import LibraryTimeout, LibraryUnavailable
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.ascend import smi
-from vllm_probe.vendors.ascend.codes import dcmi_meaning
+from vllm_probe.vendors.ascend.codes import GROUP, LOG, dcmi_meaning
 
 Record: TypeAlias = dict[str, Any]
 
@@ -46,6 +46,14 @@ class Reports:
         if self.smi is None or "error" in self.smi:
             return None
         return int(self.smi.get("status", 0)) if self.smi["devices"] or "status" in self.smi else None
+
+    @property
+    def failures(self) -> list[str]:
+        """How DCMI and npu-smi fail where they are there, and what to do about it."""
+        dcmi = self.dcmi.error if self.dcmi.state == "broken" else None
+        tool = str((self.smi or {}).get("error", ""))
+        found = [each for each in (dcmi, tool if tool.startswith(smi.SOURCE) else None) if each]
+        return [*found, GROUP if "denied" in tool.lower() else LOG] if found else []
 
     @property
     def silence(self) -> str:

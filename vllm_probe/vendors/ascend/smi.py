@@ -1,5 +1,6 @@
 """Layer 2: npu-smi, where DCMI did not answer, and for what it lacks."""
 
+import re
 from typing import Any, TypeAlias
 
 from vllm_probe.core.system import CommandResult, Host
@@ -13,12 +14,14 @@ SOURCE = "npu-smi"
 _PROGRAMS = (SOURCE, "/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi")
 TIMEOUT_S = 3.0
 _MOST_CARDS = 64
+_LINE = 120  # characters of what it says that a sentence takes
+_FAILURE = re.compile(r"\b(error|fail|denied|cannot|can't|unable|not found|no such)", re.IGNORECASE)
 _BLOCKS = ("usages", "board")
 _BY_CARD = ("board", "usages", "memory", "common", "health", "product")
 
 
 def read(host: Host) -> Record:
-    """A report in the form of DCMI's; `status` is DCMI's where npu-smi fails with it, `error` why it told nothing.
+    """A report in the form of DCMI's; `status` is DCMI's where npu-smi fails with it, or `error` why it told nothing.
 
     The table tells nearly all; the map adds the numbers that CANN counts by. Where there is no table that can be read,
     each card that `-l` lists is asked by itself, and where the table lacks memory, the card concerned. An error of one
@@ -34,6 +37,8 @@ def read(host: Host) -> Record:
         if status is not None:
             return {"devices": [], "status": status}
         devices = _by_card(asker)
+    if not devices and not errors and (said := asker.failure(text)):
+        return {"devices": [], "error": said}
     told = {(device["card"], device["chip"]) for device in devices}
     devices += [{"card": card, "chip": chip} for card, chip in errors if (card, chip) not in told]
     devices = _joined(devices, parse_map(asker.ask("info", "-m"))) if devices else []
@@ -72,6 +77,7 @@ class _Asker:
     def __init__(self, host: Host) -> None:
         self._host, self._deadline = host, host.now() + TIMEOUT_S
         self.error: str | None = None
+        self._failed = False
 
     def ask(self, *options: str) -> str:
         """What npu-smi prints with `options`, errors too."""
@@ -83,7 +89,14 @@ class _Asker:
             self.error = f"npu-smi did not answer in {TIMEOUT_S:g} s"
         elif ended.status == "missing":
             self.error = "there is no npu-smi"
+        self._failed = self._failed or bool(ended.returncode)
         return f"{ended.stdout}\n{ended.stderr}" if ended.status == "exited" else ""
+
+    def failure(self, text: str) -> str | None:
+        """What npu-smi says of its failure in `text`, null where it does not fail."""
+        lines = [line.strip()[:_LINE] for line in text.splitlines() if line.strip() and line.strip().isprintable()]
+        said = next(filter(_FAILURE.search, lines), lines[-1] if lines and self._failed else None)
+        return f'npu-smi says "{said}"' if said else "npu-smi fails and says nothing" if self._failed else None
 
     def blocks(self, card: int, topics: tuple[str, ...]) -> list[Record]:
         """What `topics` tell of each chip of `card`."""

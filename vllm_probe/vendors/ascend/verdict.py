@@ -157,13 +157,16 @@ def _without_cann(device: Device, machine: Machine) -> str:
     unchecked = "so whether torch and vLLM can use it was not checked"
     if machine.reports.dcmi.state == "late":
         return f"{machine.reports.dcmi.error}: the driver hangs or is still starting, {unchecked}"
+    silent = machine.reports.status is None
     if machine.cann:
-        return (
+        reason = (
             f"CANN {machine.cann} is installed and its libascendcl.so is not found, {unchecked}; source its set_env.sh"
         )
-    if machine.reports.status is None:
-        return device.verdict.reason
-    return f"the driver answers, and CANN is not installed here, {unchecked}; {_INSTALL}"
+    elif silent:
+        reason = device.verdict.reason
+    else:
+        reason = f"the driver answers, and CANN is not installed here, {unchecked}; {_INSTALL}"
+    return "; ".join([reason, *(machine.reports.failures if silent else ())])
 
 
 def _limits(unit: Unit, machine: Machine) -> Sequence[str]:

@@ -314,6 +314,19 @@ def test_a_driver_that_hangs_is_said() -> None:
     assert "the driver hangs or is still starting" in device.verdict.reason
 
 
+def test_how_the_tool_fails_is_in_the_verdict_where_nothing_else_tells() -> None:
+    denied = {"npu-smi info": "!rc=1\nbash: npu-smi: Permission denied\n"}
+    for files in (CARD, CARD | CANN):
+        device = the_card(files, commands=denied)
+        assert device.verdict.code == "unknown"
+        assert (
+            'npu-smi says "bash: npu-smi: Permission denied"; run `sudo usermod -aG HwHiAiUser' in device.verdict.reason
+        )
+    device = the_card(CARD, libs={"libdcmi.so": {"load": "error: libdcmi.so: invalid ELF header"}})
+    assert "libdcmi.so: invalid ELF header; see `sudo dmesg" in device.verdict.reason
+    assert the_card(CARD, libs=libs(acl=ACL), commands=denied).usable
+
+
 def test_the_chips_of_a_card_share_its_function_and_have_nodes_of_their_own() -> None:
     first, second = recorded("ascend-300i-duo").devices
     assert [first.id, second.id] == ["0000:03:00.0/chip-0", "0000:03:00.0/chip-1"]

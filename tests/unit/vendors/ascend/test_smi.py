@@ -1,5 +1,7 @@
 """npu-smi is asked for as little as is needed."""
 
+import pytest
+
 from tests.unit.vendors.ascend.hosts import CARD, MIB, TABLE, host_of
 from vllm_probe.core.system import CommandResult
 from vllm_probe.vendors.ascend.smi import read
@@ -74,6 +76,23 @@ def test_a_tool_that_is_missing_or_hangs_says_so_and_costs_its_time_once() -> No
     begin = host.now()
     assert read(host) == {"devices": [], "error": "npu-smi did not answer in 3 s"}
     assert host.now() - begin == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("!rc=1\nbash: npu-smi: Permission denied\n", 'npu-smi says "bash: npu-smi: Permission denied"'),
+        ("starting\n[ERROR] DRV(1,npu-smi): open failed\ndone\n", 'npu-smi says "[ERROR] DRV(1,npu-smi): open failed"'),
+        ("!rc=2\nusage\nwhat?\n", 'npu-smi says "what?"'),
+        ("!rc=1\n", "npu-smi fails and says nothing"),
+    ],
+)
+def test_a_tool_that_fails_with_words_of_its_own_says_them(text: str, error: str) -> None:
+    assert read(host_of(CARD, commands={"npu-smi info": text})) == {"devices": [], "error": error}
+
+
+def test_a_text_without_a_table_is_no_failure() -> None:
+    assert read(host_of(CARD, commands={"npu-smi info": "a table of another world"})) == {"devices": []}
 
 
 def test_a_map_that_hangs_leaves_what_the_table_told() -> None:
