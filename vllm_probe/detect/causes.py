@@ -10,9 +10,10 @@ from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.rows import load_rows
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks.container import CONTAINERS
-from vllm_probe.detect.nodes import group_name, npu_options
+from vllm_probe.detect.nodes import npu_options
 from vllm_probe.vendors import ascend
 from vllm_probe.vendors.pci import ROOT, accelerators
+from vllm_probe.vendors.nodes import group_word
 from vllm_probe.vendors.software import container_kind
 
 ROWS = load_rows(Path(__file__).with_name("rows.json"))
@@ -22,7 +23,7 @@ MARKERS: dict[str, Any] = {
     "command": "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/BUILD",
     "branch": "BRANCH",
     "address": "ADDRESS",
-    "group": "render",
+    "group": "GROUP",
     "gid": "GID",
     "share": "SHARE",
     "holders": "nvidia-smi",
@@ -185,7 +186,9 @@ def _finding(host: Host, device: Device, key: str) -> Finding:
     row = ROWS[key]
     why, _, do = device.verdict.reason.partition("; ")
     typed = re.search(r"`([^`]+)`", do)
-    gid = re.search(r"\bgroup ([0-9]+)", why)
+    gid = re.search(r"^(\S+) .*\bgroup ([0-9]+)", why)
+    group = group_word(host, gid[2], gid[1]) if gid else MARKERS["group"]
+    named = f" (`usermod -aG render` where `getent group {group}` says render)" if group.isdigit() else ""
     driver = (device.driver or "none").split()
     finding = row.finding(
         device.id,
@@ -201,8 +204,9 @@ def _finding(host: Host, device: Device, key: str) -> Finding:
             "driver": driver[0],
             "address": device.id,
             "branch": driver[1].partition(".")[0] if driver[1:] else MARKERS["branch"],
-            "group": group_name(host, gid[1]) if gid else MARKERS["group"],
-            "gid": gid[1] if gid else MARKERS["gid"],
+            "group": group,
+            "named": named,
+            "gid": gid[2] if gid else MARKERS["gid"],
             "npus": npu_options(host, device.verdict.reason),
             "resource": ascend.PLUGIN.container.resource(device.arch),
             "command": _typed(typed[1]) if typed else "sudo dmesg" if row.id == "PLG-09" else MARKERS["command"],

@@ -39,12 +39,6 @@ def group_number(host: Host, node: str) -> str | None:
     return None if stat is None or stat.gid == _NOBODY else str(stat.gid)
 
 
-def group_name(host: Host, number: str | None) -> str:
-    """Name of a group outside containers; `render` owns render nodes on current distributions."""
-    match = re.search(rf"^([\w-]+):[^:]*:{number}:", host.read_text("/etc/group") or "", re.MULTILINE)
-    return match[1] if match else "render"
-
-
 def npu_options(host: Host, reason: str) -> str:
     """`--device` for each Ascend NPU that is here, and for the one that `reason` says is not, `N` for its number."""
     here = host.glob("/dev/davinci[0-9]*")

@@ -12,7 +12,7 @@ from vllm_probe.core.files import read_json
 from vllm_probe.core.plugin import ContainerAccess, ProbeResult, VendorPlugin
 from vllm_probe.core.system import Host
 from vllm_probe.core.values import JsonValue, Kind, MemoryKind
-from vllm_probe.vendors.nodes import node_facts, read_identity
+from vllm_probe.vendors.nodes import group_word, node_facts, read_identity
 from vllm_probe.vendors.pci import ROOT, PciFunction, accelerators
 from vllm_probe.vendors.software import container_kind
 
@@ -165,7 +165,7 @@ def _verdict(
     for pattern, facts in gates:
         states = {fact["state"]: fact for fact in facts}
         if "not opened" not in states and "denied" in states:
-            return _unusable(_denial(states["denied"], inside=inside))
+            return _unusable(_denial(host, states["denied"]))
         if "not opened" not in states and inside:
             options = f"--device {pattern}" if pattern in access.nodes else access_options(access, pattern)
             options += "`, N its number on the host" if re.search(r"N( |$)", options) else "`"
@@ -239,14 +239,15 @@ def result(readings: Iterable[Reading]) -> ProbeResult:
 def node_verdict(host: Host, fact: Mapping[str, JsonValue], known: str) -> Verdict:
     """Of a device of which only its node is known."""
     if fact["state"] == "denied":
-        return _unusable(_denial(fact, inside=_inside(host)))
+        return _unusable(_denial(host, fact))
     return Verdict(code="unknown", reason=f"{known}; {UNASKED}")
 
 
-def _denial(fact: Mapping[str, JsonValue], *, inside: bool) -> str:
+def _denial(host: Host, fact: Mapping[str, JsonValue]) -> str:
     """That the mode of a node keeps this process out, and the way in."""
     node, group = fact["path"], fact["gid"]
-    way = f"start the container with `--group-add {group}`" if inside else f'run `sudo usermod -aG {group} "$USER"`'
+    way = f'run `sudo usermod -aG {group_word(host, str(group), str(node))} "$USER"`'
+    way = f"start the container with `--group-add {group}`" if _inside(host) else way
     return f"{node} has mode {fact['mode']} and group {group}, in which this process is not; {way}"
 
 

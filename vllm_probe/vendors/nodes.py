@@ -35,6 +35,14 @@ def parse_identity(status: str) -> Identity:
     return Identity(int(uid[1]) if len(uid) > 1 else None, frozenset(map(int, (*gid[1:2], *groups))))
 
 
+def group_word(host: Host, number: str | None, node: str) -> str:
+    """The group of `node` as a shell on the host takes it: its name, else `number`, else what asks the node for it."""
+    if number is None:
+        return f'"$(stat -c %G {node})"'
+    match = re.search(rf"^([\w-]+):[^:]*:{number}:", host.read_text("/etc/group") or "", re.MULTILINE)
+    return match[1] if match else number
+
+
 def mode_allows(stat: FileStat, identity: Identity) -> bool:
     """Whether permission bits alone let `identity` read and write."""
     if identity.uid in {0, stat.uid}:

@@ -211,3 +211,14 @@ def test_missing_libraries_of_an_npu_are_their_own_evidence_and_repeat_no_comman
     assert (without.id, without.evidence[1]) == ("ASC-01", "/usr/local/Ascend/driver/lib64 is not there")
     assert (given.id, given.evidence[1]) == ("ASC-02", "this container was not given /dev/davinci_manager")
     assert [fix.command for fix in without.fix] == [None]
+
+
+def test_the_group_of_a_node_is_its_name_else_its_number_and_the_same_throughout() -> None:
+    for groups, word in (("", "992"), ("render:x:104:\nvideo:x:992:me\n", "video")):
+        scene = HOSTS["amd-xdna"]
+        files = scene["facts"]["files"] | {"/etc/group": groups}
+        found = full_diagnosis_of(scene | {"facts": scene["facts"] | {"files": files}})
+        commands = [fix.command for each in found.findings for fix in each.fix if fix.where == "host"]
+        assert commands == [f'sudo usermod -aG {word} "$USER"'] * 2
+        (npu,) = (device for device in found.devices if device.kind == "npu")
+        assert npu.verdict.reason.endswith(f"; run `{commands[0]}`")

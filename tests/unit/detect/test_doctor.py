@@ -145,6 +145,7 @@ def test_a_pasted_log_alone_disables_no_device_of_this_machine() -> None:
     (finding,) = diagnosis.findings
     assert (finding.id, finding.blocking, finding.disables_device, finding.device) == ("CTR-13", True, False, None)
     assert finding.evidence == ("log: Unable to open /dev/kfd read-write: Permission denied",)
+    assert 'sudo usermod -aG "$(stat -c %G /dev/kfd)" "$USER"' in [fix.command for fix in finding.fix]
     assert all(device.usable for device in diagnosis.devices)
 
 

@@ -7,8 +7,9 @@ from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.plugin import Check, ContainerAccess
 from vllm_probe.core.system import Host
 from vllm_probe.detect.checks import ROWS
-from vllm_probe.detect.nodes import Refusal, group_name, group_number, lxc_lines, refusal
+from vllm_probe.detect.nodes import Refusal, group_number, lxc_lines, refusal
 from vllm_probe.vendors import amd, intel
+from vllm_probe.vendors.nodes import group_word
 from vllm_probe.vendors.pci import ROOT, PciFunction, accelerators
 from vllm_probe.vendors.software import container_kind
 
@@ -101,7 +102,7 @@ def pass_in(
         resource=access.given.resource(None, driver or access.drivers[-1]),
         gate=gates[0],
         gid=number or "GID",
-        group=group_name(host, number),
+        group=group_word(host, number, node),
         lxc=lxc_lines(host, access.given.nodes),
     )
 
