@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host
-from vllm_probe.vendors.ascend import PLUGIN
+from vllm_probe.vendors.ascend import PLUGIN, smi
 from vllm_probe.vendors.ascend.codes import LOST, NO_FUNCTION, dcmi_meaning
 from vllm_probe.vendors.ascend.dcmi import FIELDS, LIVE, Dcmi, Place, Question, load
 from vllm_probe.vendors.ascend.places import units_of
@@ -38,16 +38,22 @@ def read(host: Host) -> Record:
 def health(host: Host) -> Record:
     """What changes from moment to moment, by device id, with few questions and no context.
 
-    A device has what is known of `free_bytes`, `used_bytes`, `processes` (pid, bytes, kind), `health`, `utilization`,
-    `temperature_c`, `power_w`, `aicore_clock_mhz` and `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
+    Where there is no DCMI, npu-smi tells it. A device has what is known of `free_bytes`, `used_bytes`, `processes`
+    (pid, bytes, kind), `health`, `utilization`, `temperature_c`, `power_w`, `aicore_clock_mhz` and
+    `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
 
     Raises:
-        LibraryUnavailable: there is no DCMI, or to ask it would wake an NPU.
+        LibraryUnavailable: there is neither, or to ask would wake an NPU.
     """
     sleeping = asleep(host, PLUGIN)
     if sleeping:
         raise LibraryUnavailable(f"DCMI was not asked, because that wakes {min(sleeping)}", hint="use the NPU first")
-    report = _session(host, {name: FIELDS[name] for name in LIVE})
+    try:
+        report = _session(host, {name: FIELDS[name] for name in LIVE})
+    except LibraryUnavailable:
+        report = {"status": 0} | smi.read(host)
+        if not (report["devices"] or report["status"]):
+            raise
     if report["status"]:
         return {"lost": dcmi_meaning(report["status"]).text, "devices": {}}
     units = units_of(bus_devices(host, PLUGIN), report["devices"], (), told=True)
@@ -57,8 +63,9 @@ def health(host: Host) -> Record:
 def _moment(device: Record) -> Record:
     if {"status", "silent"} & device.keys() or device.get("health") == "offline":
         return {"lost": device.get("silent") or dcmi_meaning(device.get("status", -8012)).text}
-    memory = device.get("memory")
-    sizes = {"free_bytes": memory["total"] - memory["used"], "used_bytes": memory["used"]} if memory else {}
+    memory = device.get("memory", {})
+    told = "used" in memory
+    sizes = {"free_bytes": memory["total"] - memory["used"], "used_bytes": memory["used"]} if told else {}
     kept = {name: device[name] for name in LIVE if name in device and name not in {*_GROUPS, "phy"}}
     return kept | sizes
 

@@ -34,14 +34,14 @@ def evidence(id_: str, source: str, record: Mapping[str, Any], *, unified: bool 
     if "event_reasons" in record:
         facts["/details/throttled"] = harmful(record["event_reasons"])
     if not unified:
-        memory = _with_free(record.get("memory", {}))
+        memory = with_free(record.get("memory", {}))
         facts |= {pointer: memory[name] for name, pointer in MEMORY.items() if name in memory}
         bandwidth = memory_bandwidth(record)
         facts |= {"/details/memory_bandwidth_gb_s": bandwidth} if bandwidth else {}
     return Evidence(id=id_, source=source, facts=facts, unknown=dict(_reasons(record, source, unified=unified)))
 
 
-def _with_free(memory: Mapping[str, int]) -> Mapping[str, int]:
+def with_free(memory: Mapping[str, int]) -> Mapping[str, int]:
     """`memory` with what is free of it, which the table of nvidia-smi leaves to be subtracted."""
     if "total" not in memory or "used" not in memory:
         return memory

@@ -14,9 +14,10 @@ from typing import Any
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.system import Host
 from vllm_probe.vendors.layer0 import asleep
-from vllm_probe.vendors.nvidia import PLUGIN
+from vllm_probe.vendors.nvidia import PLUGIN, smi
 from vllm_probe.vendors.nvidia.bus import driven
 from vllm_probe.vendors.nvidia.codes import NOT_FOUND, cuda_version, harmful, nvml_meaning
+from vllm_probe.vendors.nvidia.facts import with_free
 from vllm_probe.vendors.nvidia.nvml import NO_FUNCTION, Nvml, load
 from vllm_probe.vendors.nvidia.questions import FIELDS, HEALTH, IDENTITY, OF_PART, PART, Question
 from vllm_probe.vendors.platforms import DXG
@@ -38,18 +39,23 @@ def read(host: Host) -> Record:
 def health(host: Host) -> Record:
     """What changes from moment to moment, by device id, with few questions and no context.
 
-    A device has what is known of `free_bytes`, `used_bytes`, `processes` (pid, bytes, kind: compute or graphics),
-    `compute_mode`, `event_reasons`, `throttled` (those that are harmful under load), `utilization`, `temperature_c`,
-    `power_w`, `power_limit_w`, `power_default_w`, `sm_clock_mhz` and `sm_clock_max_mhz`, or `lost`: why it cannot be
-    asked.
+    Where there is no NVML, nvidia-smi tells it. A device has what is known of `free_bytes`, `used_bytes`, `processes`
+    (pid, bytes, kind: compute or graphics), `compute_mode`, `event_reasons`, `throttled` (those that are harmful under
+    load), `utilization`, `temperature_c`, `power_w`, `power_limit_w`, `power_default_w`, `sm_clock_mhz` and
+    `sm_clock_max_mhz`, or `lost`: why it cannot be asked.
 
     Raises:
-        LibraryUnavailable: there is no NVML, or asking it would wake a GPU.
+        LibraryUnavailable: there is neither, or asking would wake a GPU.
     """
     sleeping = asleep(host, PLUGIN)
     if sleeping:
         raise LibraryUnavailable(f"NVML was not asked, because that wakes {min(sleeping)}", hint="use the GPU first")
-    report = _session(host, {name: FIELDS[name] for name in HEALTH})
+    try:
+        report = _session(host, {name: FIELDS[name] for name in HEALTH})
+    except LibraryUnavailable:
+        report = _by_tool(host)
+        if not (report["devices"] or report["status"]):
+            raise
     if report["status"]:
         return {"lost": nvml_meaning(report["status"]).text, "devices": {}}
     named = {}
@@ -68,11 +74,17 @@ def device_id(host: Host, record: Record) -> str:
     return str(record.get("id") or (f"nvidia:{record['minor']}" if "minor" in record else "tegra:0"))
 
 
+def _by_tool(host: Host) -> Record:
+    tool = smi.read(host)
+    return {"status": tool.get("status", 0), "devices": [{"index": i} | each for i, each in enumerate(tool["devices"])]}
+
+
 def _health(record: Record) -> Record:
     if "status" in record or "silent" in record:
         return {"lost": record.get("silent") or nvml_meaning(record["status"]).text}
     kept = {name: record[name] for name in HEALTH if name in record and name not in {*IDENTITY, "memory", "mig"}}
-    memory = {f"{name}_bytes": record["memory"][name] for name in ("free", "used") if name in record.get("memory", {})}
+    sizes = with_free(record.get("memory", {}))
+    memory = {f"{name}_bytes": sizes[name] for name in ("free", "used") if name in sizes}
     throttled = {"throttled": harmful(record["event_reasons"])} if "event_reasons" in record else {}
     return kept | memory | throttled
 

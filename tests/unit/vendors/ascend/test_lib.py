@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.vendors.ascend.hosts import BUS, CARD, DCMI, MIB, host_of, libs
+from tests.unit.vendors.ascend.hosts import BUS, CARD, DCMI, MIB, TABLE, host_of, libs
 from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.vendors.ascend.lib import health, read
 
@@ -71,6 +71,24 @@ def test_health_is_by_the_ids_of_the_inventory_and_has_what_changes() -> None:
     assert (device["free_bytes"], device["used_bytes"]) == (30000 * MIB, 2768 * MIB)
     assert (device["health"], device["utilization"], device["power_w"]) == ("ok", 3, 88.7)
     assert "name" not in device
+
+
+def test_npu_smi_tells_the_health_where_there_is_no_dcmi() -> None:
+    found = health(host_of(CARD, commands={"npu-smi info": TABLE}))["devices"]["0000:c1:00.0"]
+    assert (found["free_bytes"], found["used_bytes"]) == (30000 * MIB, 2768 * MIB)
+    assert (found["health"], found["temperature_c"], found["utilization"]) == ("ok", 41, 3)
+    failed = {"npu-smi info": "!rc=1\ndcmi module initialize failed. ret is -8020\n"}
+    assert health(host_of(CARD, commands=failed)) == {"lost": "the device is occupied", "devices": {}}
+    with pytest.raises(LibraryUnavailable, match=r"libdcmi\.so"):
+        health(host_of(CARD, commands={"npu-smi info": "!timeout"}))
+
+
+def test_memory_of_which_the_use_is_not_told_is_not_free() -> None:
+    listed = "NPU ID : 0\nChip Count : 1\n"
+    usages = "NPU ID : 0\nHBM Capacity(MB) : 32768\nHBM Usage Rate(%) : 0\nHealth : OK\nChip ID : 0\n"
+    commands = {"npu-smi info": "none", "npu-smi info -l": listed, "npu-smi info -t usages -i 0": usages}
+    (found,) = health(host_of(CARD, commands=commands))["devices"].values()
+    assert "free_bytes" not in found
 
 
 def test_a_driver_that_fails_has_lost_all() -> None:

@@ -7,9 +7,10 @@ import pytest
 from tests.unit.detect.scenes import host_of
 from tests.unit.vendors.nvidia.cards import CUDA, FIXTURES, NODES, NVML, ONE, cards, found, libs, the_gpu
 from vllm_probe.core import codec
+from vllm_probe.core.errors import LibraryUnavailable
 from vllm_probe.core.scene import Scene
 from vllm_probe.host.replay import ReplayHost
-from vllm_probe.vendors.nvidia import lib
+from vllm_probe.vendors.nvidia import lib, smi
 from vllm_probe.vendors.nvidia.facts import evidence
 from vllm_probe.vendors.nvidia.probe import probe
 
@@ -198,6 +199,29 @@ def test_values_without_addresses_are_told_in_the_order_of_the_bus() -> None:
     files = cards("0000:01:00.0", "0000:41:00.0", device="0xfffe") | NODES
     libraries = libs(cuda=CUDA | {"cuDeviceGetCount": 2, "compute_capability": 89}, nvml=None)
     assert [device.arch for device in found(files, libs=libraries).devices] == ["sm_89", "sm_89"]
+
+
+def test_nvidia_smi_tells_the_health_where_there_is_no_nvml() -> None:
+    host = host_of(files=cards("0000:06:00.0", "0000:0b:00.0") | NODES, commands={"nvidia-smi -q -x": FIXTURES["v10"]})
+    found = lib.health(host)["devices"]
+    tool = smi.read(host)["devices"]
+    assert list(found) == [record["id"] for record in tool]
+    assert found[tool[0]["id"]]["free_bytes"] == tool[0]["memory"]["free"]
+    table = "|   0  Tesla T4            Off  | 00000000:06:00.0 Off |   0 |\n| N/A   |    400MiB / 15000MiB |   0% |\n"
+    found = lib.health(host_of(files=cards("0000:06:00.0"), commands={"nvidia-smi": table}))["devices"]
+    assert found["0000:06:00.0"] == {"free_bytes": 14600 << 20, "used_bytes": 400 << 20}
+    lost = {"nvidia-smi -q -x": "!rc=18\nFailed to initialize NVML: Driver/library version mismatch\n"}
+    assert "different versions" in lib.health(host_of(files=ONE, commands=lost))["lost"]
+    with pytest.raises(LibraryUnavailable, match=r"libnvidia-ml\.so\.1"):
+        lib.health(host_of(files=ONE))
+
+
+def test_the_instances_of_a_card_that_is_split_have_their_health_from_nvidia_smi() -> None:
+    host = host_of(files=ONE, commands={"nvidia-smi -q -x": FIXTURES["v12-mig"]})
+    (card,) = smi.read(host)["devices"]
+    free = [state.get("free_bytes") for id_, state in lib.health(host)["devices"].items() if "/mig-" in id_]
+    assert free == [part.get("memory", {}).get("free") for part in card["parts"]]
+    assert any(free)
 
 
 def test_processes_and_reasons_of_the_clocks_are_told_for_health() -> None:
