@@ -3,7 +3,7 @@
 import re
 
 from vllm_probe.core.errors import UnsupportedModel
-from vllm_probe.core.model import LayerInputs, ModelSpec, MoeShape
+from vllm_probe.core.model import LayerInputs, ModelSpec, MoeShape, Pooling
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.attention import read_groups, read_heads, read_latent, read_linear
 from vllm_probe.models.derived import renamed
@@ -22,6 +22,7 @@ _SCORE_TOKENS = ("no", "yes")  # https://huggingface.co/Qwen/Qwen3-Reranker-8B; 
 _EMBEDDER = re.compile(rf"(?<!LMHead)Model$|{RERANKER}$")
 _DECODERS = ("ForCausalLM", "LMHeadModel", "Model", "TextModel", "ForConditionalGeneration")
 _ASSUMED_LEN = 2048  # `_get_and_verify_max_len` of vllm/config/model.py, 0.32
+_POOLINGS: dict[str, Pooling] = {"avg": "mean", "cls": "cls", "last": "last"}
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -99,7 +100,7 @@ def parse_config(
         mla=mla,
         linear=read_linear(facts),
         attention_groups=() if encodes else read_groups(facts),
-        pooling=("cls" if encodes else "last") if embeds else None,
+        pooling=_pooling(facts, traits) if embeds else None,
         normalizes=embeds and not architecture.endswith(RERANKER),
         score_tokens=_SCORE_TOKENS if scores else (),
         is_matryoshka=facts.flag("is_matryoshka") or bool(facts.items("matryoshka_dimensions")),
@@ -137,6 +138,16 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
     if facts.values.get("hidden_size_per_layer_input") and not facts.flag("has_layer_inputs"):
         raise _unsupported(source, "an embedding table for each layer")
     return facts, traits, architecture
+
+
+def _pooling(facts: Facts, traits: set[str]) -> Pooling:
+    """What vLLM pools without sentence-transformers files, or what the config says of a type that must (config.py)."""
+    if "pooled" not in traits:
+        return "cls" if "encoder" in traits else "last"
+    stated = facts.word("pooling")
+    if stated not in _POOLINGS:
+        raise facts.invalid(f"pooling {stated[:40]!r} is none of {', '.join(_POOLINGS)}")
+    return _POOLINGS[stated]
 
 
 def _unstated(facts: Facts, config: JsonValue, traits: set[str], architecture: str) -> dict[str, str]:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.facts import Facts
-from vllm_probe.models.families import RENAMED
 from vllm_probe.models.hybrids import HYBRIDS
+from vllm_probe.models.keys import RENAMED
 
 
 def renamed(kind: str, config: dict[str, JsonValue], source: str) -> dict[str, JsonValue]:
@@ -83,12 +83,40 @@ def _hunyuan(facts: Facts) -> dict[str, JsonValue]:
     return {key: values[0] for key, values in found.items() if values}
 
 
+def _qwen(facts: Facts) -> dict[str, JsonValue]:
+    """The first Qwen: a feed-forward of half the stated width, and the shorter of two lengths (modeling_qwen.py)."""
+    lengths = [facts.count(key) for key in ("max_position_embeddings", "seq_length") if key in facts.values]
+    return {"intermediate_size": facts.count("intermediate_size") // 2, "max_position_embeddings": min(lengths)}
+
+
+def _dbrx(facts: Facts) -> dict[str, JsonValue]:
+    """Heads and experts, which stand in objects of their own (configuration_dbrx.py)."""
+    heads, experts = facts.part("attn_config"), facts.part("ffn_config")
+    return {
+        "num_key_value_heads": heads.count("kv_n_heads", default=1),
+        "rope_theta": heads.number("rope_theta", 1e4),
+        "intermediate_size": experts.count("ffn_hidden_size", default=3584),
+        "num_experts": experts.count("moe_num_experts", default=4),
+        "num_experts_per_tok": experts.count("moe_top_k", default=1),
+    }
+
+
+def _bailing(facts: Facts) -> dict[str, JsonValue]:
+    """The width of all shared experts together, of which one may have another width than the routed ones."""
+    width, many = facts.maybe("shared_expert_width"), facts.maybe("n_shared_experts")
+    return {"shared_expert_intermediate_size": width * many} if width and many else {}
+
+
 _FOLLOWING: dict[str, Callable[[Facts], dict[str, JsonValue]]] = {
     "falcon": _falcon,
     "llama4_text": _llama_4,
     "gemma4_text": _gemma_4,
     "ernie4_5_moe": _ernie,
     "hunyuan_v1_moe": _hunyuan,
+    "qwen": _qwen,
+    "dbrx": _dbrx,
+    "bailing_moe": _bailing,
+    "bailing_moe_v2": _bailing,
     "new": _rotated,
     "gte": _rotated,
     **HYBRIDS,

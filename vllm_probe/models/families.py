@@ -1,4 +1,4 @@
-"""Model types that can be read: their classes, their keys, and what their configs need not say."""
+"""Model types that can be read: their classes, and what their configs need not say."""
 
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.facts import Facts
@@ -33,15 +33,7 @@ _GEMMA_2: dict[str, JsonValue] = {
     "sliding_window": 4096,
     "sliding_window_pattern": 2,
 }
-_GPT_NAMES = {
-    "n_embd": "hidden_size",
-    "n_head": "num_attention_heads",
-    "n_inner": "intermediate_size",
-    "n_layer": "num_hidden_layers",
-    "n_positions": "max_position_embeddings",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "rotary_emb_base": "rope_theta",
-}
+_BIASED: dict[str, JsonValue] = {"attention_bias": True}
 _TIED: dict[str, JsonValue] = {"tie_word_embeddings": True}
 _CENTRED: dict[str, JsonValue] = {"layer_norm_eps": 1e-5}
 _UNTYPED: dict[str, JsonValue] = {"type_vocab_size": 0}
@@ -65,85 +57,10 @@ _STARCODER_2: dict[str, JsonValue] = {
 }
 _OPT: dict[str, JsonValue] = {**_TIED, **_CENTRED, "hidden_act": "relu", "max_position_embeddings": 2048}
 
-_MAMBA_NAMES = {"layer_norm_epsilon": "rms_norm_eps"}
-
-RENAMED: dict[str, dict[str, str]] = {
-    "mamba": _MAMBA_NAMES,
-    "falcon_mamba": _MAMBA_NAMES,
-    "mamba2": _MAMBA_NAMES,
-    "nemotron_h": _MAMBA_NAMES,
-    "lfm2": {"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings"},
-    "lfm2_moe": {"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings"},
-    "nomic_bert": _GPT_NAMES,
-    "distilbert": {
-        "dim": "hidden_size",
-        "n_layers": "num_hidden_layers",
-        "n_heads": "num_attention_heads",
-        "hidden_dim": "intermediate_size",
-        "activation": "hidden_act",
-    },
-    "modernbert": {"norm_eps": "layer_norm_eps", "hidden_activation": "hidden_act"},
-    "gpt2": _GPT_NAMES | {"activation_function": "hidden_act"},
-    "gpt_bigcode": _GPT_NAMES | {"activation_function": "hidden_act"},
-    "gptj": _GPT_NAMES | {"activation_function": "hidden_act"},
-    "bloom": {
-        "n_embed": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "seq_length": "max_position_embeddings",
-        "layer_norm_epsilon": "layer_norm_eps",
-    },
-    "mpt": {
-        "d_model": "hidden_size",
-        "n_layers": "num_hidden_layers",
-        "n_heads": "num_attention_heads",
-        "max_seq_len": "max_position_embeddings",
-        "layer_norm_epsilon": "layer_norm_eps",
-    },
-    "exaone": {
-        "num_layers": "num_hidden_layers",
-        "activation_function": "hidden_act",
-        "layer_norm_epsilon": "rms_norm_eps",
-    },
-    "exaone_moe": {"num_shared_experts": "n_shared_experts"},
-    "ernie4_5": {"use_bias": "linear_bias"},
-    "ernie4_5_moe": {
-        "use_bias": "linear_bias",
-        "moe_num_experts": "num_experts",
-        "moe_k": "num_experts_per_tok",
-        "moe_num_shared_experts": "n_shared_experts",
-    },
-    "hunyuan_v1_moe": {"moe_topk": "num_experts_per_tok", "num_shared_expert": "n_shared_experts"},
-    "internlm3": {"qkv_bias": "attention_bias", "bias": "linear_bias"},
-    "nemotron": {"norm_eps": "layer_norm_eps"},
-    "opt": {"ffn_dim": "intermediate_size", "activation_function": "hidden_act"},
-    "falcon": {
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "num_kv_heads": "num_key_value_heads",
-        "ffn_hidden_size": "intermediate_size",
-        "activation": "hidden_act",
-        "bias": "linear_bias",
-        "layer_norm_epsilon": "layer_norm_eps",
-    },
-    "chatglm": {
-        "num_layers": "num_hidden_layers",
-        "ffn_hidden_size": "intermediate_size",
-        "multi_query_group_num": "num_key_value_heads",
-        "kv_channels": "head_dim",
-        "padded_vocab_size": "vocab_size",
-        "seq_length": "max_position_embeddings",
-        "add_qkv_bias": "attention_bias",
-        "layernorm_epsilon": "rms_norm_eps",
-    },
-    "stablelm": {"use_qkv_bias": "attention_bias"},
-    "starcoder2": {"norm_epsilon": "layer_norm_eps", "use_bias": "linear_bias"},
-}
-"""By model type, keys that it has to those of later configs."""
-
 ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "bert": ("Bert", {"encoder"}, {}),
     "roberta": ("Roberta", {"encoder", "padded"}, {}),
+    "camembert": ("Camembert", {"encoder", "padded"}, {}),
     "xlm-roberta": ("XLMRoberta", {"encoder", "padded"}, {}),
     "nomic_bert": ("NomicBert", {"encoder", "rotary"}, {"hidden_act": "silu"}),
     "distilbert": ("DistilBert", {"encoder"}, _UNTYPED),
@@ -155,8 +72,8 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "mistral": ("Mistral", set(), _WINDOWED),
     "mixtral": ("Mixtral", set(), _WINDOWED),
     "phi3": ("Phi3", set(), _WINDOWED),
-    "qwen2": ("Qwen2", set(), {"attention_bias": True}),
-    "qwen2_moe": ("Qwen2Moe", set(), {"attention_bias": True}),
+    "qwen2": ("Qwen2", set(), _BIASED),
+    "qwen2_moe": ("Qwen2Moe", set(), _BIASED),
     "qwen3": ("Qwen3", set(), _NORMED),
     "qwen3_moe": ("Qwen3Moe", set(), _NORMED),
     "qwen3_next": ("Qwen3Next", set(), _HYBRID),
@@ -170,9 +87,13 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "gpt_oss": ("GptOss", {"biased"}, {}),
     "minimax_m2": ("MiniMaxM2", set(), {}),
     "glm4": ("Glm4", set(), {}),
+    "glm4v": ("Glm4v", set(), _BIASED),
+    "glm4v_text": ("Glm4v", set(), _BIASED),
+    "glm4v_moe_text": ("Glm4vMoe", set(), _BIASED),
     "glm4_moe": ("Glm4Moe", set(), {}),
     "glm4_moe_lite": ("Glm4MoeLite", {"latent"}, {}),
     "glm_moe_dsa": ("GlmMoeDsa", {"latent"}, {}),
+    "deepseek": ("Deepseek", set(), {}),
     "deepseek_v2": ("DeepseekV2", {"latent"}, {}),
     "deepseek_v3": ("DeepseekV3", {"latent"}, {}),
     "deepseek_v32": ("DeepseekV32", {"latent"}, {}),
@@ -183,8 +104,8 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "olmo2": ("Olmo2", set(), _NORMED),
     "internlm2": ("InternLM2", set(), {}),
     "baichuan": ("Baichuan", {"spaced"}, {}),
-    "glm": ("Glm", set(), {"attention_bias": True}),
-    "chatglm": ("ChatGLM", {"generator"}, {"attention_bias": True}),
+    "glm": ("Glm", set(), _BIASED),
+    "chatglm": ("ChatGLM", {"generator"}, _BIASED),
     "cohere": ("Cohere", set(), {**_TIED, **_CENTRED}),
     "cohere2": ("Cohere2", set(), _COHERE_2),
     "phi": ("Phi", {"biased", "plain"}, {**_CENTRED, "hidden_act": "gelu_new"}),
@@ -203,6 +124,13 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "mamba2": ("Mamba2", {"unrotated", "endless"}, {}),
     "lfm2": ("Lfm2", set(), {**_TIED, **_NORMED}),
     "lfm2_moe": ("Lfm2Moe", set(), {**_TIED, **_NORMED}),
+    "mimo": ("MiMo", set(), _BIASED),
+    "minicpm": ("MiniCPM", set(), _TIED),
+    "qwen": ("QWen", set(), _BIASED),
+    "bailing_moe": ("BailingMoe", set(), {}),
+    "bailing_moe_v2": ("BailingMoeV2", set(), {}),
+    "dbrx": ("Dbrx", set(), _CENTRED),
+    "llama_bidirec": ("LlamaBidirectional", {"pooled"}, {"use_bidirectional_attention": True}),
     "arcee": ("Arcee", {"plain"}, {"hidden_act": "relu2"}),
     "apertus": ("Apertus", {"plain"}, {**_NORMED, "hidden_act": "xielu", "max_position_embeddings": 65536}),
     "bloom": ("Bloom", {"biased", "plain", "endless"}, {**_TIED, **_CENTRED, "hidden_act": "gelu", "alibi": True}),
@@ -226,12 +154,12 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "olmo": ("Olmo", set(), {}),
     "olmo3": ("Olmo3", set(), {**_NORMED, **_WINDOWED, "sliding_window_pattern": 4}),
     "olmoe": ("Olmoe", set(), _NORMED),
-    "seed_oss": ("SeedOss", set(), {"attention_bias": True}),
+    "seed_oss": ("SeedOss", set(), _BIASED),
     "smollm3": ("SmolLM3", set(), _TIED),
-    "qwen2_vl": ("Qwen2VL", set(), {"attention_bias": True}),
-    "qwen2_vl_text": ("Qwen2VL", set(), {"attention_bias": True}),
-    "qwen2_5_vl": ("Qwen2_5_VL", set(), {"attention_bias": True}),
-    "qwen2_5_vl_text": ("Qwen2_5_VL", set(), {"attention_bias": True}),
+    "qwen2_vl": ("Qwen2VL", set(), _BIASED),
+    "qwen2_vl_text": ("Qwen2VL", set(), _BIASED),
+    "qwen2_5_vl": ("Qwen2_5_VL", set(), _BIASED),
+    "qwen2_5_vl_text": ("Qwen2_5_VL", set(), _BIASED),
     "qwen3_vl_text": ("Qwen3VL", set(), _NORMED),
     "qwen3_vl_moe_text": ("Qwen3VLMoe", set(), _NORMED),
 }
@@ -243,9 +171,11 @@ dense feed-forward beside the experts; biased: biases on every linear; stretched
 whatever the scaling; plain: a feed-forward without gates; indexed: a decoder with learned positions; positioned: the
 same behind two spare rows; spaced: positions by the distance of tokens (ALiBi) unless it is 4096 wide; unrotated: no
 positions, unless the config has them rotated; endless: no longest input unless the config states one; half-biased: a
-rotary encoder with biases on its queries, keys and values; generator: its class is named like one without a head.
-Defaults are those of the configuration classes of transformers 5.24, of InternLM2, Baichuan, ChatGLM and GTE of the
-modeling files beside their weights.
+rotary encoder with biases on its queries, keys and values; generator: its class is named like one without a head;
+pooled: its config says how it pools.
+Defaults are those of the configuration classes of transformers 5.24; of InternLM2, Baichuan, ChatGLM, GTE, MiMo,
+MiniCPM, Qwen, Bailing, DeepSeek and Llama-Bidirectional of the files beside their weights, as vLLM 0.32 takes them
+(vllm/model_executor/models).
 """
 
 

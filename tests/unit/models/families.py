@@ -60,6 +60,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         3584, 28, 28, 4, 18944, 152064, model_type="qwen2_vl", architectures=["Qwen2VLForConditionalGeneration"],
         vision_config=QWEN_TOWER | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4},
     ),
+    "GLM-4.1V-9B": {
+        "model_type": "glm4v", "architectures": ["Glm4vForConditionalGeneration"],
+        "text_config": decoder(
+            4096, 40, 32, 2, 13696, 151552, model_type="glm4v_text", tie_word_embeddings=False,
+        ),
+        "vision_config": QWEN_TOWER | {
+            "depth": 24, "hidden_size": 1536, "num_heads": 12, "intermediate_size": 13696, "out_hidden_size": 4096,
+            "image_size": 336,
+        },
+    },
+    "GLM-4.5V": {
+        "model_type": "glm4v_moe", "architectures": ["Glm4vMoeForConditionalGeneration"],
+        "text_config": decoder(
+            4096, 4, 96, 8, 10944, 151552, model_type="glm4v_moe_text", head_dim=128, moe_intermediate_size=1408,
+            n_routed_experts=32, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=1,
+            attention_bias=True, tie_word_embeddings=False,
+        ),
+        "vision_config": QWEN_TOWER | {
+            "depth": 24, "hidden_size": 1536, "num_heads": 12, "intermediate_size": 10944, "out_hidden_size": 4096,
+            "image_size": 336,
+        },
+    },
     "qwen3-vl-30b-a3b": {
         "model_type": "qwen3_vl_moe",
         "architectures": ["Qwen3VLMoeForConditionalGeneration"],

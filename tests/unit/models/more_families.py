@@ -15,6 +15,12 @@ DECODERS: dict[str, dict[str, Any]] = {
         "model_type": "bloom", "architectures": ["BloomForCausalLM"], "hidden_size": 1024, "n_layer": 24,
         "num_attention_heads": 16, "n_head": 16, "vocab_size": 250880,
     },
+    "dbrx": {
+        "model_type": "dbrx", "architectures": ["DbrxForCausalLM"], "d_model": 6144, "n_heads": 48, "n_layers": 40,
+        "max_seq_len": 32768, "vocab_size": 100352, "tie_word_embeddings": False,
+        "attn_config": {"kv_n_heads": 8, "rope_theta": 500000, "clip_qkv": 8},
+        "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+    },
     "dots.llm1": decoder(
         4096, 12, 32, 32, 10944, 152064, model_type="dots1", head_dim=128, n_routed_experts=128, n_shared_experts=2,
         num_experts_per_tok=6, moe_intermediate_size=1408, first_k_dense_replace=1,

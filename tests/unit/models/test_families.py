@@ -1,5 +1,6 @@
 """Model types beyond the catalogue's are read in their own keys."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.unit.models.families import CONFIGS, OF_OWN_CODE
 from tests.unit.models.hybrid_configs import HYBRIDS
+from tests.unit.models.aliases import MIMO, ROUNDED
 from tests.unit.models.more_families import DECODERS, ENCODERS, GTE_BASE, REFUSED
 from vllm_probe.core.errors import InvalidModel, UnsupportedModel
 from vllm_probe.core.model import LayerInputs, ModelSpec
@@ -27,6 +29,43 @@ def test_a_model_has_the_parameters_that_it_is_published_with(name: str) -> None
     assert analyse(parse(config)).computed_parameters == pytest.approx(published, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_model_of_another_ones_layers_has_the_parameters_that_its_card_says(name: str) -> None:
+    config, published = ROUNDED[name]
+    decimals = len(published.partition(".")[2])
+    assert f"{analyse(parse(config)).computed_parameters / 1e9:.{decimals}f}" == published
+
+
+def test_a_mimo_has_a_layer_for_further_tokens_that_is_not_counted() -> None:
+    spec = parse(MIMO)
+    layer = 4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 11008 + 2 * 4096 * 4096
+    assert f"{(analyse(spec).computed_parameters + layer) / 1e9:.2f}" == "7.83"
+    assert (spec.architecture, spec.has_qkv_bias, spec.attention_groups) == ("MiMoForCausalLM", True, ())
+
+
+def test_a_camembert_is_a_roberta() -> None:
+    config = {
+        "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+        "vocab_size": 32005, "max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1,
+    }  # fmt: skip
+    spec = parse({"model_type": "camembert", "architectures": ["CamembertModel"], **config})
+    roberta = parse({"model_type": "roberta", "architectures": ["RobertaModel"], **config})
+    assert spec == replace(roberta, model_type="camembert", architecture="CamembertModel")
+    assert (spec.max_model_len, spec.num_positions) == (512, 514)
+
+
+def test_the_first_qwen_halves_its_feed_forward_and_takes_the_shorter_length() -> None:
+    spec = parse(ROUNDED["Qwen-7B"][0])
+    assert (spec.intermediate_size, spec.max_model_len, spec.has_qkv_bias) == (11008, 8192, True)
+
+
+def test_a_llama_that_looks_both_ways_pools_as_its_config_says() -> None:
+    spec = parse(ROUNDED["llama-nemotron-embed-1b"][0])
+    assert (spec.task, spec.is_encoder, spec.pooling, spec.normalizes) == ("embed", True, "mean", True)
+    with pytest.raises(InvalidModel, match="pooling '' is none of avg, cls, last"):
+        parse(ROUNDED["llama-nemotron-embed-1b"][0] | {"pooling": None})
+
+
 GENERATORS = CONFIGS | DECODERS | HYBRIDS
 
 
@@ -34,7 +73,7 @@ GENERATORS = CONFIGS | DECODERS | HYBRIDS
 def test_every_one_of_them_generates(name: str) -> None:
     spec = parse(GENERATORS[name])
     assert (spec.task, spec.pooling, spec.is_encoder) == ("generate", None, False)
-    assert bool(spec.vision_parameters) == ("-vl-" in name)
+    assert bool(spec.vision_parameters) == ("vision_config" in GENERATORS[name])
 
 
 def test_an_opt_has_learned_positions_behind_two_spare_rows_and_no_gates() -> None:

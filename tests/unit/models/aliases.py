@@ -1,0 +1,57 @@
+"""Configs of model types that are made of the layers of others, with the parameters that their cards state."""
+
+from typing import Any
+
+from tests.unit.models.families import decoder
+
+MIMO = decoder(
+    4096, 36, 32, 8, 11008, 151680, model_type="mimo", architectures=["MiMoForCausalLM"], head_dim=128,
+    attention_bias=True, sliding_window=32768, use_sliding_window=False, num_nextn_predict_layers=1,
+)  # fmt: skip
+"""XiaomiMiMo/MiMo-7B-Base: config.json in aiconfigurator_core 0.12.0 (PyPI)."""
+
+ROUNDED: dict[str, tuple[dict[str, Any], str]] = {
+    "deepseek-moe-16b": (
+        decoder(
+            2048, 28, 16, 16, 10944, 102400, model_type="deepseek", architectures=["DeepseekForCausalLM"],
+            moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6,
+            first_k_dense_replace=1, moe_layer_freq=1,
+        ),
+        "16.4",
+    ),
+    "Qwen-7B": (
+        {
+            "model_type": "qwen", "architectures": ["QWenLMHeadModel"], "hidden_size": 4096, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "intermediate_size": 22016, "vocab_size": 151936, "kv_channels": 128,
+            "max_position_embeddings": 32768, "seq_length": 8192, "layer_norm_epsilon": 1e-06, "no_bias": True,
+        },
+        "7.72",
+    ),
+    "MiniCPM-2B": (
+        decoder(2304, 40, 36, 36, 5760, 122753, model_type="minicpm", architectures=["MiniCPMForCausalLM"]), "2.72"
+    ),
+    "Ling-lite": (
+        decoder(
+            2048, 28, 16, 4, 5632, 126464, model_type="bailing_moe", architectures=["BailingMoeForCausalLM"],
+            head_dim=128, moe_intermediate_size=1408, num_experts=64, num_shared_experts=2, num_experts_per_tok=6,
+            first_k_dense_replace=0, use_bias=False, use_qkv_bias=False,
+        ),
+        "16.8",
+    ),
+    "Ring-mini-2.0": (
+        decoder(
+            2048, 20, 16, 4, 5120, 157184, model_type="bailing_moe_v2", architectures=["BailingMoeV2ForCausalLM"],
+            head_dim=128, moe_intermediate_size=512, num_experts=256, num_shared_experts=1, num_experts_per_tok=8,
+            moe_shared_expert_intermediate_size=512, first_k_dense_replace=1, use_qk_norm=True, use_qkv_bias=False,
+        ),
+        "16.3",
+    ),
+    "llama-nemotron-embed-1b": (
+        decoder(
+            2048, 16, 32, 8, 8192, 128256, model_type="llama_bidirec", architectures=["LlamaBidirectionalModel"],
+            pooling="avg",
+        ),
+        "1.24",
+    ),
+}  # fmt: skip
+"""Parameters in thousands of millions, as far as they are stated."""

@@ -1,0 +1,101 @@
+"""Keys of a config by model type, in the words of later configs."""
+
+_GPT_NAMES = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "n_layer": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "rotary_emb_base": "rope_theta",
+}
+_BAILING_NAMES = {
+    "num_shared_experts": "n_shared_experts",
+    "moe_shared_expert_intermediate_size": "shared_expert_width",
+    "use_qkv_bias": "attention_bias",
+    "use_bias": "linear_bias",
+}
+_MAMBA_NAMES = {"layer_norm_epsilon": "rms_norm_eps"}
+
+RENAMED: dict[str, dict[str, str]] = {
+    "mamba": _MAMBA_NAMES,
+    "falcon_mamba": _MAMBA_NAMES,
+    "mamba2": _MAMBA_NAMES,
+    "nemotron_h": _MAMBA_NAMES,
+    "lfm2": {"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings"},
+    "lfm2_moe": {"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings"},
+    "nomic_bert": _GPT_NAMES,
+    "bailing_moe": _BAILING_NAMES,
+    "bailing_moe_v2": _BAILING_NAMES,
+    "qwen": {"layer_norm_epsilon": "rms_norm_eps", "kv_channels": "head_dim"},
+    "dbrx": {
+        "d_model": "hidden_size",
+        "n_heads": "num_attention_heads",
+        "n_layers": "num_hidden_layers",
+        "max_seq_len": "max_position_embeddings",
+    },
+    "distilbert": {
+        "dim": "hidden_size",
+        "n_layers": "num_hidden_layers",
+        "n_heads": "num_attention_heads",
+        "hidden_dim": "intermediate_size",
+        "activation": "hidden_act",
+    },
+    "modernbert": {"norm_eps": "layer_norm_eps", "hidden_activation": "hidden_act"},
+    "gpt2": _GPT_NAMES | {"activation_function": "hidden_act"},
+    "gpt_bigcode": _GPT_NAMES | {"activation_function": "hidden_act"},
+    "gptj": _GPT_NAMES | {"activation_function": "hidden_act"},
+    "bloom": {
+        "n_embed": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "seq_length": "max_position_embeddings",
+        "layer_norm_epsilon": "layer_norm_eps",
+    },
+    "mpt": {
+        "d_model": "hidden_size",
+        "n_layers": "num_hidden_layers",
+        "n_heads": "num_attention_heads",
+        "max_seq_len": "max_position_embeddings",
+        "layer_norm_epsilon": "layer_norm_eps",
+    },
+    "exaone": {
+        "num_layers": "num_hidden_layers",
+        "activation_function": "hidden_act",
+        "layer_norm_epsilon": "rms_norm_eps",
+    },
+    "exaone_moe": {"num_shared_experts": "n_shared_experts"},
+    "ernie4_5": {"use_bias": "linear_bias"},
+    "ernie4_5_moe": {
+        "use_bias": "linear_bias",
+        "moe_num_experts": "num_experts",
+        "moe_k": "num_experts_per_tok",
+        "moe_num_shared_experts": "n_shared_experts",
+    },
+    "hunyuan_v1_moe": {"moe_topk": "num_experts_per_tok", "num_shared_expert": "n_shared_experts"},
+    "internlm3": {"qkv_bias": "attention_bias", "bias": "linear_bias"},
+    "nemotron": {"norm_eps": "layer_norm_eps"},
+    "opt": {"ffn_dim": "intermediate_size", "activation_function": "hidden_act"},
+    "falcon": {
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "num_kv_heads": "num_key_value_heads",
+        "ffn_hidden_size": "intermediate_size",
+        "activation": "hidden_act",
+        "bias": "linear_bias",
+        "layer_norm_epsilon": "layer_norm_eps",
+    },
+    "chatglm": {
+        "num_layers": "num_hidden_layers",
+        "ffn_hidden_size": "intermediate_size",
+        "multi_query_group_num": "num_key_value_heads",
+        "kv_channels": "head_dim",
+        "padded_vocab_size": "vocab_size",
+        "seq_length": "max_position_embeddings",
+        "add_qkv_bias": "attention_bias",
+        "layernorm_epsilon": "rms_norm_eps",
+    },
+    "stablelm": {"use_qkv_bias": "attention_bias"},
+    "starcoder2": {"norm_epsilon": "layer_norm_eps", "use_bias": "linear_bias"},
+}
+"""By model type, keys that it has to those of later configs."""
