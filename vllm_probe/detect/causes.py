@@ -12,8 +12,8 @@ from vllm_probe.core.system import Host
 from vllm_probe.detect.checks.container import CONTAINERS
 from vllm_probe.detect.nodes import npu_options
 from vllm_probe.vendors import ascend
-from vllm_probe.vendors.pci import ROOT, accelerators
 from vllm_probe.vendors.nodes import group_word
+from vllm_probe.vendors.pci import ROOT, accelerators
 from vllm_probe.vendors.software import container_kind
 
 ROWS = load_rows(Path(__file__).with_name("rows.json"))
