@@ -15,7 +15,7 @@ from vllm_probe.detect.checks import container, runtime, stack, toolkit
 from vllm_probe.detect.logged import next_step
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
-from vllm_probe.detect.verdict import SEVERITIES, judge
+from vllm_probe.detect.verdict import SEVERITIES, judge, nearest_first
 from vllm_probe.vendors.pci import OTHER_DISPLAY, accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
@@ -130,17 +130,12 @@ def _findings_of(check: Check, host: Host, devices: tuple[Device, ...], log: str
 
 
 def _in_order(host: Host, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    here = container_kind(host) or "host"
     return tuple(
         sorted(
-            (_nearest_first(finding, here) for finding in findings),
+            nearest_first(host, findings),
             key=lambda finding: (SEVERITIES.index(finding.severity), finding.id, finding.device or ""),
         )
     )
-
-
-def _nearest_first(finding: Finding, here: str) -> Finding:
-    return replace(finding, fix=tuple(sorted(finding.fix, key=lambda fix: fix.where not in {here, "shell"})))
 
 
 def _unexplained(log: str | None, path: str | None, findings: Iterable[Finding]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from vllm_probe.detect.checks.toolkit import nvidia_nodes
 from vllm_probe.detect.engine_pick import vllm_choice, vllm_vendor
 from vllm_probe.detect.select import default_choice
 from vllm_probe.detect.stack import runs, weigh
-from vllm_probe.detect.verdict import judge
+from vllm_probe.detect.verdict import judge, nearest_first
 from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
@@ -68,7 +68,11 @@ def take_inventory(
         devices=devices,
         picked=picks["picked"],
         vllm_pick=picks["vllm_pick"],
-        findings=(*manager.findings(), *probed.findings, *_lost(host, manager, devices, refused, picked)),
+        findings=(
+            *manager.findings(),
+            *probed.findings,
+            *nearest_first(host, _lost(host, manager, devices, refused, picked)),
+        ),
         unknown={f"/devices{pointer}": reason for pointer, reason in probed.unknown.items()}
         | dict(_why_null(devices, software, picks)),
     )

@@ -1,9 +1,11 @@
 """What findings mean for the device that they concern."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from vllm_probe.core.device import Device, Finding, Verdict
+from vllm_probe.core.system import Host
+from vllm_probe.vendors.software import container_kind
 
 SEVERITIES = ("blocks", "degrades", "latent", "info")
 
@@ -22,3 +24,10 @@ def judge(device: Device, findings: Iterable[Finding]) -> Device:
     if device.verdict.code == "usable" and mine[0].severity != "latent":
         return replace(device, verdict=Verdict(code="limited", reason=mine[0].cause, findings=ids))
     return replace(device, verdict=replace(device.verdict, findings=ids))
+
+
+def nearest_first(host: Host, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """`findings`, of each the fixes that can be typed on `host` as it is before those that are typed elsewhere."""
+    here = container_kind(host) or "host"
+    for finding in findings:
+        yield replace(finding, fix=tuple(sorted(finding.fix, key=lambda fix: fix.where not in {here, "shell"})))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.detect.scenes import HOSTS, SHARED, STAMP, host_of, inventory_of, manager_of
+from tests.unit.detect.scenes import HOSTS, SHARED, STAMP, diagnosis_of, host_of, inventory_of, manager_of
 from vllm_probe.core import codec
 from vllm_probe.core.device import Inventory
 from vllm_probe.core.scene import Scene
@@ -51,6 +51,14 @@ def test_a_hidden_gpu_is_named_with_the_mount_to_check() -> None:
 def test_outside_a_container_no_mount_is_suggested() -> None:
     (finding,) = inventory_of(HOSTS["ctr-13-kfd-group"]).findings
     assert finding.cause.startswith("AMD GPU not detected, falling back to CPU. The node /dev/kfd belongs to group 109")
+
+
+def test_what_can_be_typed_here_comes_first_as_it_does_with_the_doctor() -> None:
+    for name, where in (("ctr-13-kfd-group", "host"), ("ctr-11-selinux-amd", "podman")):
+        (finding,) = inventory_of(HOSTS[name]).findings
+        (told,) = diagnosis_of(HOSTS[name]).findings
+        assert [fix.where for fix in finding.fix] == [fix.where for fix in told.fix]
+        assert finding.fix[0].where == where
 
 
 def test_an_accelerator_without_a_plug_in_is_mentioned() -> None:
