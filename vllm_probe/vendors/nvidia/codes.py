@@ -26,6 +26,8 @@ _RELOAD = (
 )
 _FABRIC = "run `sudo systemctl enable --now nvidia-fabricmanager`, of the driver's version"
 _UVM = "run `sudo nvidia-modprobe -u -c 0` on the host; in a container, recreate it"
+_FIT = "install the driver's libraries of the driver's version"
+_LOG = "see `sudo dmesg | grep -i nvrm` on the host"
 _REBOOT = "reboot; where that does not help, power the machine off and on"
 
 NVML = {
@@ -41,18 +43,21 @@ NVML = {
     INSUFFICIENT_SIZE: Meaning("the answer does not fit"),
     8: Meaning("a power cable of the GPU is not plugged in", "plug in every power connector of the card"),
     9: Meaning("the driver is not loaded", "run `sudo modprobe nvidia` on the host"),
-    10: Meaning("the driver did not answer in time"),
+    10: Meaning("the driver did not answer in time", _REBOOT),
     11: Meaning("the kernel found an interrupt problem with the GPU", "see `sudo dmesg`"),
-    12: Meaning("NVML's own library is not found", "install the driver's libraries of the driver's version"),
+    12: Meaning("NVML's own library is not found", _FIT),
     13: Meaning("this driver's NVML has no such function"),
     LOST: Meaning("the GPU is lost: it has fallen off the bus", f"{_REBOOT}; check its power supply and riser"),
     RESET_REQUIRED: Meaning("the GPU has to be reset", "stop what uses it and reboot"),
-    17: Meaning("the operating system blocks the driver"),
+    17: Meaning(
+        "the operating system or a control group blocks the driver",
+        f"recreate the container with the GPU's nodes; on a machine of its own, {_LOG}",
+    ),
     MISMATCH: Meaning("the loaded kernel module and the driver's libraries are of different versions", _RELOAD),
-    19: Meaning("the GPU is in use"),
+    19: Meaning("the GPU is in use", "end the process that holds it: `nvidia-smi` lists it"),
     20: Meaning("there is not enough memory"),
     23: Meaning("the GPU has no memory left to answer with"),
-    25: Meaning("this driver's NVML has another version of the structure"),
+    25: Meaning("this driver's NVML has another version of the structure", _FIT),
     999: Meaning(
         "NVML fails without a reason, as when a container has lost its devices",
         "recreate the container; on a machine of its own, see `sudo dmesg`",
@@ -67,7 +72,7 @@ CUDA = {
         "the GPU is taken: exclusive mode, or a limit of MPS",
         "end the process that holds it, or run `sudo nvidia-smi -c DEFAULT`",
     ),
-    NO_DEVICE: Meaning("the CUDA driver finds no device", "see `sudo dmesg | grep -i nvrm` on the host"),
+    NO_DEVICE: Meaning("the CUDA driver finds no device", _LOG),
     101: Meaning("CUDA_VISIBLE_DEVICES names a device that is not there", "run `unset CUDA_VISIBLE_DEVICES`"),
     214: Meaning("the GPU's memory has an error that ECC cannot correct", "reboot"),
     304: Meaning("a call to the operating system failed", f"where the machine has NVSwitches, {_FABRIC}"),
@@ -89,8 +94,9 @@ CUDA = {
 
 
 def nvml_meaning(status: int) -> Meaning:
-    """Of a status of NVML that is not 0."""
-    return NVML.get(status, Meaning(f"NVML fails with status {status}"))
+    """Of a status of NVML that is not 0, with the kernel's log for a way out where there is no better one."""
+    found = NVML.get(status, Meaning(f"NVML fails with status {status}"))
+    return found if found.fix else found._replace(fix=_LOG)
 
 
 def cuda_meaning(status: int) -> Meaning:

@@ -139,8 +139,8 @@ def _only_hidden(reports: Reports) -> bool:
 def _accepted(device: Device, record: Mapping[str, Any], reports: Reports) -> Device:
     limits = []
     if reports.nvml.get("status"):
-        meaning = nvml_meaning(reports.nvml["status"])
-        limits.append(f"NVML fails although CUDA works, and vLLM needs both: {meaning.text}")
+        said = _said(nvml_meaning(reports.nvml["status"]), reports)
+        limits.append(f"NVML fails although CUDA works, and vLLM needs both: {said}")
     if "silent" in record:
         limits.append(f"NVML fails although CUDA works, and vLLM needs both: {record['silent']}")
     if record.get("virtualization") == "vgpu" and record.get("licence") == "unlicensed":
@@ -160,8 +160,12 @@ def _accepted(device: Device, record: Mapping[str, Any], reports: Reports) -> De
 
 
 def _unusable(meaning: Meaning, reports: Reports, prefix: str = "") -> Verdict:
+    return Verdict(code="unusable", reason=prefix + _said(meaning, reports))
+
+
+def _said(meaning: Meaning, reports: Reports) -> str:
     fix = meaning.fix
     if fix and reports.windows:
         typed = fix.replace("sudo nvidia-smi", "nvidia-smi")
         fix = _UNDER_WINDOWS if _OF_LINUX.search(typed) else typed
-    return Verdict(code="unusable", reason=f"{prefix}{meaning.text}" + (f"; {fix}" if fix else ""))
+    return f"{meaning.text}; {fix}" if fix else meaning.text

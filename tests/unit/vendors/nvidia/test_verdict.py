@@ -28,8 +28,16 @@ def test_a_reported_machine_whose_driver_works_is_usable() -> None:
         (15, "fallen off the bus; reboot"),
         (16, "has to be reset; stop what uses it and reboot"),
         (18, "of different versions; reboot, or stop what uses the GPU and run `sudo rmmod"),
+        (1, "NVML was not initialised; see `sudo dmesg | grep -i nvrm` on the host"),
+        (2, "NVML refuses the question; see `sudo dmesg"),
+        (3, "does not support it; see `sudo dmesg"),
+        (
+            17,
+            "blocks the driver; recreate the container with the GPU's nodes; on a machine of its own, see `sudo dmesg",
+        ),
+        (25, "install the driver's libraries of the driver's version"),
         (999, "recreate the container"),
-        (54321, "NVML fails with status 54321"),
+        (54321, "status 54321; see `sudo dmesg"),
     ],
 )
 def test_a_status_of_nvml_is_a_verdict_with_the_way_out(status: int, reason: str) -> None:
@@ -76,6 +84,7 @@ def test_nvml_that_fails_beside_a_cuda_that_works_is_a_limit() -> None:
     device = the_gpu(libs=libs(nvml={"nvmlInit": 999}))
     assert (device.usable, device.verdict.code) == (True, "limited")
     assert "NVML fails although CUDA works" in device.verdict.reason
+    assert "recreate the container" in device.verdict.reason
 
 
 def test_nvml_that_hangs_over_a_card_that_cuda_runs_is_a_limit_and_its_health_is_that_it_is_lost() -> None:
