@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.models.aliases import MIMO, ROUNDED
 from tests.unit.models.families import CONFIGS, OF_OWN_CODE
 from tests.unit.models.hybrid_configs import HYBRIDS
-from tests.unit.models.aliases import MIMO, ROUNDED
 from tests.unit.models.more_families import DECODERS, ENCODERS, GTE_BASE, REFUSED
 from vllm_probe.core.errors import InvalidModel, UnsupportedModel
 from vllm_probe.core.model import LayerInputs, ModelSpec
