@@ -176,6 +176,28 @@ def test_a_device_that_cannot_be_opened_leaves_the_file_alone(tmp_path: Path) ->
     assert target.read_text() == "before"
 
 
+class Raising(Sound):
+    """Raises something of its own where it is opened."""
+
+    error: BaseException | None = None
+
+    def _open(self) -> None:
+        if self.error:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("driver says no"), SystemExit(1)], ids=repr)
+def test_whatever_the_opening_of_a_device_raises_is_no_bug_of_ours(tmp_path: Path, error: BaseException) -> None:
+    adapter = started(Raising)
+    plan = plan_of(adapter)
+    adapter.error = error  # type: ignore[attr-defined]
+    said = f"null0 cannot be opened: {type(error).__name__}: {error}"
+    with pytest.raises(DeviceUnavailable, match=f"^{said}$") as raised:
+        stored(adapter, tmp_path / "capability.json", plan)
+    assert "doctor" in raised.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
 class Opening(Sound):
     """Hangs while it is opened."""
 

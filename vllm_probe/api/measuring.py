@@ -1,17 +1,21 @@
 """Measuring: `bench`, and where its documents go."""
 
 import logging
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm_probe.api.looking import discover, open_host
-from vllm_probe.core.errors import DeviceUnavailable, UnwritableOutput
+from vllm_probe.core.errors import DeviceHung, DeviceUnavailable, Unavailable, UnwritableOutput
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vllm_probe.bench.expectations import Expectations
+    from vllm_probe.bench.plan import BenchPlan
+    from vllm_probe.core.adapter import HardwareAdapter
     from vllm_probe.core.capability import Capability
     from vllm_probe.core.device import Device, Inventory
+    from vllm_probe.core.document import Stamp
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.registry import PortableDeviceManager
 
@@ -37,57 +41,141 @@ def bench(  # noqa: PLR0913 - the options of the command
     Raises:
         UnwritableOutput: before anything is measured.
         DeviceNotFound, DeviceUnavailable, MissingExtra: the device cannot be used.
+        DeviceUnavailable: of `all`, some cannot, which cost no other; the error has the documents of those.
         UnknownName: `only` names no measurement.
         Interrupted: on Ctrl-C, with the place of the partial document.
     """
-    from vllm_probe.bench.plan import GROUPS, NEEDED, make_plan
-    from vllm_probe.bench.store import measure
-    from vllm_probe.core.codec import dumps
-    from vllm_probe.core.files import make_folder, require_writable, write_private
+    from vllm_probe.bench.plan import GROUPS, NEEDED
     from vllm_probe.detect.inventory import take_inventory
     from vllm_probe.detect.select import select_device
     from vllm_probe.host.fingerprint import make_stamp
-    from vllm_probe.vendors.descriptors import COMPILED, file_name, state_folder
 
     host = host or open_host()
     manager, stamp = discover(host), make_stamp(host)
     inventory = take_inventory(host, manager, stamp, lambda _: None)
-    devices = inventory.devices
-    every = device == "all"
-    chosen = [on for on in devices if on.usable] if every else [select_device(devices, device, manager)]
-    state = state_folder(host, stamp.host_fingerprint)
     keeps = not only or only >= NEEDED
     if not keeps and only.issubset(GROUPS):
         _log.warning("only %s is measured: the result is not kept for this machine", ", ".join(sorted(only)))
+    state = _state(host, stamp)
+    run = _Run(host, manager, stamp, inventory, quick, only, sustained_s, state, state if keeps else None, progress)
+    if device == "all":
+        return run.measure_all(output)
+    return (run.measure(select_device(inventory.devices, device, manager), output),)
+
+
+def _state(host: "Host", stamp: "Stamp") -> Path | None:
+    """The folder of this machine's own documents, null where none can be written."""
+    from vllm_probe.core.files import make_folder, require_writable
+    from vllm_probe.vendors.descriptors import state_folder
+
+    state = state_folder(host, stamp.host_fingerprint)
     try:
         if state:
             make_folder(state)
             require_writable(state / "capability.json")
     except UnwritableOutput as error:
         _log.warning("the result is not kept for this machine: %s", error)
-        state = None
-    if output and every:
-        make_folder(output)
-    made = []
-    for on in chosen:
+        return None
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One call of `bench`: what all of its devices have in common.
+
+    Attributes:
+        state: folder of this machine's own documents, null where none can be written.
+        keeps_in: the same where the documents of this run are for it.
+        hung: devices that hang in this process.
+    """
+
+    host: "Host"
+    manager: "PortableDeviceManager"
+    stamp: "Stamp"
+    inventory: "Inventory"
+    quick: bool
+    only: frozenset[str]
+    sustained_s: float | None
+    state: Path | None
+    keeps_in: Path | None
+    progress: Progress
+    hung: list[str] = field(default_factory=list)
+
+    def measure_all(self, folder: Path | None) -> "tuple[Capability, ...]":
+        """Every usable device, each apart from the others; the documents go to `folder`."""
+        from vllm_probe.core.files import make_folder, require_writable
+        from vllm_probe.vendors.descriptors import file_name
+
+        chosen = [on for on in self.inventory.devices if on.usable]
+        if folder:
+            make_folder(folder)
+            for on in chosen:
+                require_writable(folder / file_name(on.id))
+        made: list[Capability] = []
+        failed: dict[str, Unavailable] = {}
+        for on in chosen:
+            try:
+                made.append(self.measure(on, folder and folder / file_name(on.id)))
+            except Unavailable as error:
+                failed[on.id] = error
+                self.hung.extend([on.id] if isinstance(error, DeviceHung) else [])
+        if failed:
+            raise _failure(failed, tuple(made))
+        return tuple(made)
+
+    def measure(self, on: "Device", output: Path | None) -> "Capability":
+        """The document of `on`, written to `output` and kept."""
+        from vllm_probe.bench.store import measure
+        from vllm_probe.core.codec import dumps
+        from vllm_probe.core.files import require_writable, write_private
+
         if not on.usable:
             raise DeviceUnavailable(f"{on.id} cannot be used: {on.verdict.reason}", hint="run `vllm-probe doctor`")
-        kept = state / file_name(on.id) if state and keeps else None
-        if kept and (quick or only) and _is_whole(kept, host):
-            _log.warning("the result is not kept for this machine: %s holds a whole bench", kept)
-            kept = None
-        target = output / file_name(on.id) if output and every else output or kept
+        kept = self._kept(on)
+        target = output or kept
         if target:
             require_writable(target)
-        known = _expectations(on, manager, stamp.host_fingerprint, inventory)
-        plan = make_plan(on, quick, only, known, host, sustained_s)
-        adapter = manager.adapter_for(on)
-        if state and ("primitives" in only or (not quick and any((state / COMPILED).glob("*/*")))):
-            adapter.compile_folder = state / COMPILED
-        made.append(measure(adapter, plan, stamp, target, progress))
+        plan, adapter = self._plan(on), self._adapter(on)
+        made = measure(adapter, plan, self.stamp, target, self.progress)
         if kept and kept != target:
-            write_private(kept, dumps(made[-1]))
-    return tuple(made)
+            write_private(kept, dumps(made))
+        return made
+
+    def _kept(self, on: "Device") -> Path | None:
+        """Where the document of `on` is kept for this machine, if it is."""
+        from vllm_probe.vendors.descriptors import file_name
+
+        kept = self.keeps_in and self.keeps_in / file_name(on.id)
+        if kept and (self.quick or self.only) and _is_whole(kept, self.host):
+            _log.warning("the result is not kept for this machine: %s holds a whole bench", kept)
+            return None
+        return kept
+
+    def _plan(self, on: "Device") -> "BenchPlan":
+        from vllm_probe.bench.plan import make_plan
+
+        known = _expectations(on, self.manager, self.stamp.host_fingerprint, self.inventory)
+        plan = make_plan(on, self.quick, self.only, known, self.host, self.sustained_s)
+        return replace(plan, doubts=tuple(f"{each} hangs in the same process" for each in self.hung))
+
+    def _adapter(self, on: "Device") -> "HardwareAdapter[Any]":
+        from vllm_probe.vendors.descriptors import COMPILED
+
+        adapter = self.manager.adapter_for(on)
+        if self.state and ("primitives" in self.only or (not self.quick and any((self.state / COMPILED).glob("*/*")))):
+            adapter.compile_folder = self.state / COMPILED
+        return adapter
+
+
+def _failure(causes: "dict[str, Unavailable]", measured: "tuple[Capability, ...]") -> DeviceUnavailable:
+    """The one error of several devices, by id, with the documents of the others."""
+    told = (str(error) if id_ in str(error) else f"{id_}: {error}" for id_, error in causes.items())
+    message = f"{len(causes)} of {len(causes) + len(measured)} devices were not measured: {'; '.join(told)}"
+    hung = any(isinstance(error, DeviceHung) for error in causes.values())
+    hint = "; ".join(dict.fromkeys(error.hint for error in causes.values()))
+    failure = (DeviceHung if hung else DeviceUnavailable)(message, hint=hint)
+    failure.measured = measured
+    return failure
 
 
 def _is_whole(kept: Path, host: "Host") -> bool:

@@ -35,12 +35,12 @@ def sounded(plan: BenchPlan, adapter: HardwareAdapter[Any]) -> BenchPlan:
         timer = doubt_of_events(adapter, [_triad(adapter, array_bytes)])
     except Exception as error:  # noqa: BLE001 a device that gives nothing back still has its other tests
         said = f"its data and its timer could not be looked at: {describe(error)}"
-        return replace(plan, shrink=shrinks, doubts=(said,))
+        return replace(plan, shrink=shrinks, doubts=(*plan.doubts, said))
     return replace(
         plan,
         shrink=shrinks,
         array_bytes=array_bytes,
-        doubts=(data,) if data else (),
+        doubts=(*plan.doubts, data) if data else plan.doubts,
         timer_doubts=(timer,) if timer else (),
     )
 

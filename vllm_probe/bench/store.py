@@ -15,7 +15,7 @@ from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.codec import dumps
 from vllm_probe.core.document import Stamp
-from vllm_probe.core.errors import DeviceHung, InputError, Interrupted
+from vllm_probe.core.errors import DeviceHung, DeviceUnavailable, InputError, Interrupted, ProbeError
 from vllm_probe.core.files import is_private, is_stream, write_private
 from vllm_probe.core.progress import Progress
 from vllm_probe.core.worker import Worker
@@ -37,6 +37,7 @@ def measure(
 
     Raises:
         Interrupted: on Ctrl-C, saying where the partial document is.
+        DeviceUnavailable: it cannot be opened.
         DeviceHung: a call into the device did not return; it still runs, in a thread of its own.
         UnwritableOutput: the folder went away or is full.
     """
@@ -100,7 +101,7 @@ class _Bench:
         self._trail.forget()
 
     def _work(self) -> Capability:
-        self._adapter.open()
+        self._open()
         earlier = _earlier(self.partial)
         self._running = BenchRun(self._adapter, self._plan, self._stamp, earlier)
         if earlier and self._running.resumed:
@@ -111,6 +112,20 @@ class _Bench:
         else:
             self._trail.forget()  # it tells of another run
         return self._running.run(self._save, self._begin, self._trail.fatal)
+
+    def _open(self) -> None:
+        """Opens the adapter.
+
+        Raises:
+            DeviceUnavailable: it raised something of its own.
+        """
+        try:
+            self._adapter.open()
+        except ProbeError:
+            raise
+        except (Exception, SystemExit) as error:  # isolation point: a driver may raise anything
+            message = f"{self._adapter.device.id} cannot be opened: {describe(error)}"
+            raise DeviceUnavailable(message, hint="run `vllm-probe doctor`") from error
 
     def _close(self) -> None:
         """Closes the adapter; what goes wrong then costs nothing that was measured."""

@@ -13,7 +13,10 @@ ProbeError
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from vllm_probe.core.capability import Capability
 
 
 class ProbeError(Exception):
@@ -180,6 +183,8 @@ class DeviceUnavailable(Unavailable):
     """The device is there and cannot be used."""
 
     code = "device-unavailable"
+    measured: tuple["Capability", ...] = ()
+    """Documents of the other devices, where all were to be measured."""
 
 
 class DeviceHung(DeviceUnavailable):

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -10,6 +10,7 @@ from vllm_probe.cli.options import AsJson
 
 if TYPE_CHECKING:
     from vllm_probe.core.capability import Capability
+    from vllm_probe.core.errors import DeviceUnavailable
 
 _ACCESSES = ("/memory/read_gb_s", "/memory/copy_gb_s", "/memory/triad_gb_s")
 
@@ -63,10 +64,7 @@ def bench(
 
     The document is also kept for this machine, where negotiate finds it. Interrupted, the same command goes on.
     """
-    from vllm_probe import api
-    from vllm_probe.cli.exits import leave
     from vllm_probe.core.codec import dumps
-    from vllm_probe.core.errors import DeviceHung
     from vllm_probe.core.files import require_writable, write_private
 
     ctx.obj.refuse_replay("bench")
@@ -75,19 +73,9 @@ def bench(
     kept_back = emit if baseline and emit and emit.is_file() else None
     if kept_back:
         require_writable(kept_back)
-    try:
-        with ctx.obj.progress("bench") as progress:
-            made = api.bench(
-                ctx.obj.host,
-                device=device,
-                quick=quick,
-                only=chosen,
-                sustained_s=sustained,
-                output=None if kept_back else emit,
-                progress=progress,
-            )
-    except DeviceHung as error:
-        leave(error)
+    made, failed = _measured(
+        ctx, device=device, quick=quick, only=chosen, sustained_s=sustained, output=None if kept_back else emit
+    )
     for document in [made] if as_json and device == "all" else made:
         ctx.obj.emit(document, as_json=as_json, renderer="capability")
     for document in made:
@@ -100,6 +88,32 @@ def bench(
         write_private(kept_back, dumps(made[0]))
     if emit and not as_json:
         ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL{_naming(made, emit, device)}")
+    if failed:
+        _fail(failed)
+
+
+def _measured(ctx: typer.Context, **options: Any) -> "tuple[tuple[Capability, ...], DeviceUnavailable | None]":
+    """The documents, and the error of those devices of all that have none; with that alone the process ends."""
+    from vllm_probe import api
+    from vllm_probe.core.errors import DeviceUnavailable
+
+    try:
+        with ctx.obj.progress("bench") as progress:
+            return api.bench(ctx.obj.host, progress=progress, **options), None
+    except DeviceUnavailable as error:
+        if not error.measured:
+            _fail(error)
+        return error.measured, error
+
+
+def _fail(error: "DeviceUnavailable") -> NoReturn:
+    """Ends with `error`: where a device hangs, without waiting for its thread."""
+    from vllm_probe.cli.exits import leave
+    from vllm_probe.core.errors import DeviceHung
+
+    if isinstance(error, DeviceHung):
+        leave(error)
+    raise error
 
 
 def _baseline(ctx: typer.Context, name: str, device: str | None) -> "tuple[str, Capability]":
