@@ -9,6 +9,7 @@ from typing import Any
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.rows import load_rows
 from vllm_probe.core.system import Host
+from vllm_probe.detect.builds import is_module
 from vllm_probe.detect.checks.container import CONTAINERS
 from vllm_probe.detect.nodes import npu_options
 from vllm_probe.vendors import ascend
@@ -79,6 +80,10 @@ def _without_ascend_libraries(host: Host, _device: Device) -> bool:
     return not host.exists(_ASCEND_LIBRARIES)
 
 
+def _in_module(_host: Host, device: Device) -> bool:
+    return is_module(device)
+
+
 CAUSES = (
     Cause(r"^it is bound to (vfio-pci|xen-pciback|pci-stub|uio_pci_generic)\b", "DRV-08"),
     Cause(r"^it is bound to (nouveau|nvidiafb)\b", "DRV-07"),
@@ -105,10 +110,15 @@ CAUSES = (
     Cause(r"gives 999:", "DRV-09"),
     Cause(r"^MIG is on and there is no instance", "PRT-01"),
     Cause(r"^libcuda\.so\.1: cannot open", "LIB-11", unless=frozenset({"CTR-05"})),
+    Cause(r"^torch .{1,80} is a build for ", "OTH-10", _in_module),
+    Cause(r"^torch .{1,80} cannot run on it: ", "OTH-11", _in_module),
+    Cause(r"^no build of torch runs on it: .{1,80} no kernels for ", "OTH-13"),
+    Cause(r"^(no build of )?torch .{1,80} needs (driver|CUDA) [^;]{1,80}$", "VER-01/driver"),
     Cause(r"no kernels for sm_([1-6][0-9]|7[0-4])\b", "VER-03"),
+    Cause(r"no kernels for gfx[^;]{1,20}; run `export ", "VER-08/override"),
     Cause(r"no kernels for gfx", "VER-08"),
     Cause(r"no kernels for ", "VER-02"),
-    Cause(r"^torch .{1,80} needs driver ", "VER-01"),
+    Cause(r"^torch .{1,80} needs (driver|CUDA) ", "VER-01"),
     Cause(r"^torch .{1,80} is a build for ", "VER-09"),
     Cause(r"KFD does not list it|hsa_init gives 4104", "DRV-14"),
     Cause(r"^/dev/accel/\S{1,40} has mode ", "OTH-08"),

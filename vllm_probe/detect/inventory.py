@@ -51,7 +51,9 @@ def take_inventory(
     software = read_software(host)
     refused = [*node_access(host, probed.devices, ""), *nvidia_nodes(host, probed.devices, "")]
     devices = tuple(
-        replace(judge(weigh(device, software), (*probed.findings, *refused)), descriptor=descriptor_of(device))
+        replace(
+            judge(weigh(device, software, host.env), (*probed.findings, *refused)), descriptor=descriptor_of(device)
+        )
         for device in probed.devices
     )
     picks = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 from shlex import quote
 
 from vllm_probe.core.device import Finding
-from vllm_probe.detect.stack import build_for, table
+from vllm_probe.detect.builds import build_for, table
 
 _NAME = r"([\w./@+:-]{1,200})"
 _MODEL = (

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vllm_probe.core.device import Device, Software, Verdict
-from vllm_probe.detect.stack import build_tag, table, vendor_of, weigh
+from vllm_probe.detect.builds import build_tag, table, vendor_of
+from vllm_probe.detect.stack import weigh
 
 WORKS = Verdict(code="usable", reason="it works")
 
@@ -17,9 +18,16 @@ def device(vendor: str, arch: str | None, driver: str | None = "x", **more: Any)
 
 
 def weighed(
-    vendor: str, arch: str | None, driver: str | None = "x", *, torch: str | None = None, **more: Any
+    vendor: str,
+    arch: str | None,
+    driver: str | None = "x",
+    *,
+    torch: str | None = None,
+    env: dict[str, str] | None = None,
+    **more: Any,
 ) -> Device:
-    return weigh(device(vendor, arch, driver, verdict=WORKS, **more), Software(torch=torch, kernel="6.8.0-60-generic"))
+    software = Software(torch=torch, kernel="6.8.0-60-generic")
+    return weigh(device(vendor, arch, driver, verdict=WORKS, **more), software, (env or {}).get)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +64,10 @@ def test_the_newest_build_of_torch_that_runs_on_a_device_is_named(
         ("nvidia", "sm_86", "nvidia 470.82.01", "2.4.0+cu121", "the build cu121 needs driver 525, this is 470.82.01"),
         ("nvidia", "sm_120", "nvidia 575.57", "2.7.1+cu126", "the build cu126 has no kernels for sm_120"),
         ("nvidia", "sm_70", "nvidia 580.95", "2.11.0+cu130", "the build cu130 has no kernels for sm_70"),
-        ("amd", "gfx1036", "amdgpu", "2.9.0+rocm7.2", "the build rocm7.2 has no kernels for gfx1036"),
-        ("amd", "gfx1036", "amdgpu", "2.9.0+rocm6.4", "the build rocm6.4 has no kernels for gfx1036"),
-        ("amd", "gfx1036", "amdgpu", "2.7.0+rocm6.2.4", "the build rocm6.2.4 has no kernels for gfx1036"),
+        ("amd", "gfx803", "amdgpu", "2.9.0+rocm7.2", "the build rocm7.2 has no kernels for gfx803"),
+        ("amd", "gfx803", "amdgpu", "2.9.0+rocm6.4", "the build rocm6.4 has no kernels for gfx803"),
+        ("amd", "gfx1101", "amdgpu", "2.4.0+rocm6.1", "the build rocm6.1 has no kernels for gfx1101"),
+        ("nvidia", "sm_37", "nvidia 470.82", "2.9.1+cu126", "the build cu126 has no kernels for sm_37"),
         ("amd", "gfx1201", "amdgpu", "2.4.0+rocm6.1", "the build rocm6.1 has no kernels for gfx1201"),
         ("amd", "gfx942", "amdgpu", "2.3.0+rocm5.7", "the build rocm5.7 has no kernels for gfx942"),
     ],
@@ -115,16 +124,106 @@ def test_a_build_that_may_lack_kernels_leaves_the_verdict_unknown(arch: str, tor
     assert f"whether torch {torch} has kernels for {arch} is unknown" in found.verdict.reason
 
 
-def test_a_device_that_no_build_has_kernels_for_is_limited() -> None:
-    found = weighed("amd", "gfx1036", "amdgpu 6.12.12")
+def test_a_device_that_no_build_runs_on_cannot_be_used_and_needs_no_driver_that_it_cannot_have() -> None:
+    found = weighed("amd", "gfx803", "amdgpu 6.12.12")
+    assert (found.usable, found.verdict.code) == (False, "unusable")
+    assert found.verdict.reason == "no build of torch runs on it: the build rocm7.2 has no kernels for gfx803"
+    kepler = weighed("nvidia", "sm_37", "nvidia 470.256.02", details={"cuda_version": "11.4"})
+    assert (kepler.usable, kepler.details["stack"]) == (False, {})
+
+
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+
+
+@pytest.mark.parametrize(
+    ("arch", "like", "value"),
+    [("gfx1031", "gfx1030", "10.3.0"), ("gfx1036", "gfx1030", "10.3.0"), ("gfx1103", "gfx1100", "11.0.0")],
+)
+def test_a_gpu_that_takes_the_kernels_of_a_like_one_is_told_by_which_variable(arch: str, like: str, value: str) -> None:
+    found = weighed("amd", arch, "amdgpu", torch="2.4.0+rocm6.1")
+    assert found.usable is False
+    fix = "HSA" in found.verdict.reason
+    assert fix == (like == "gfx1030")  # a newer build may have kernels for gfx1103
+    found = weighed("amd", arch, "amdgpu", torch="2.4.0+rocm6.1", env={OVERRIDE: value})
     assert (found.usable, found.verdict.code) == (True, "limited")
-    assert found.verdict.reason == "no build of torch runs on it: the build rocm7.2 has no kernels for gfx1036"
-    assert weighed("nvidia", "sm_35", "nvidia 470.82").verdict.code == "limited"
+    assert found.verdict.reason == f"{OVERRIDE}={value} has it take the kernels of {like}, which AMD does not support"
+    assert found.arch == arch
 
 
-def test_a_driver_that_is_too_old_for_every_build_limits() -> None:
+def test_the_override_is_advised_where_the_installed_build_has_those_kernels() -> None:
+    found = weighed("amd", "gfx1031", "amdgpu", torch="2.9.1+rocm6.4")
+    assert found.verdict.reason.endswith(
+        "; run `export HSA_OVERRIDE_GFX_VERSION=10.3.0`, with which it takes the kernels of gfx1030"
+    )
+    bare = weighed("amd", "gfx1031", "amdgpu")
+    assert (bare.usable, bare.verdict.code) == (True, "limited")
+    assert "`HSA_OVERRIDE_GFX_VERSION=10.3.0` has it take those of gfx1030" in bare.verdict.reason
+    assert bare.details["stack"]["install"].endswith("whl/rocm7.2")
+    assert "whl/rocm7.2`" in weighed("amd", "gfx1031", "amdgpu", torch="2.9.1+cpu").verdict.reason
+
+
+def test_an_override_of_the_kfd_node_comes_first_and_one_of_another_family_counts_for_nothing() -> None:
+    for env, usable in (
+        ({f"{OVERRIDE}_1": "10.3.0"}, True),
+        ({f"{OVERRIDE}_1": "11.0.0", OVERRIDE: "10.3.0"}, False),
+        ({f"{OVERRIDE}_2": "10.3.0"}, False),
+        ({OVERRIDE: "11.0.0"}, False),
+    ):
+        assert weighed("amd", "gfx1031", torch="2.9.1+rocm6.4", indices={"kfd": 1}, env=env).usable is usable
+    untouched = weighed("amd", "gfx1101", torch="2.9.1+rocm7.2")
+    assert untouched.verdict == WORKS
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "code", "reason"),
+    [
+        ("2.9.1+cpu", "12.6", "unusable", "is a build for CPU devices and cannot run on it; run `pip install --force"),
+        ("2.9.1+cu130", "12.6", "unusable", "the build cu130 needs CUDA 13, the driver is for CUDA 12.6; run `pip"),
+        ("2.9.1+cu126", "12.6", "unusable", "has no kernels for sm_87, it is not for Jetson modules; run `pip install"),
+        ("2.9.1+cu126", "12.2", "unusable", "it is not for Jetson modules; install NVIDIA's own torch for its JetPack"),
+        ("2.9.1+cu126", None, "unusable", "it is not for Jetson modules; install NVIDIA's own torch for its JetPack"),
+        ("2.9.1+cu130", "13.2", "unknown", "whether torch 2.9.1+cu130 has kernels for sm_87 is unknown"),
+        ("2.8.0", "12.6", "usable", "it works"),
+        (None, "12.6", "usable", "it works"),
+    ],
+)
+def test_a_jetson_module_needs_the_build_for_its_jetpack(
+    torch: str | None, cuda: str | None, code: str, reason: str
+) -> None:
+    found = weighed("nvidia", "sm_87", "nvgpu, L4T R36", torch=torch, details={"cuda_version": cuda})
+    assert (found.verdict.code, found.usable) == (code, code == "usable")
+    assert reason in found.verdict.reason
+    assert "download.pytorch.org" not in f"{found.verdict.reason} {found.details['stack']}"
+    named = (
+        found.details["stack"].get("install") == "pip install torch --index-url https://pypi.jetson-ai-lab.io/jp6/cu126"
+    )
+    assert named == (cuda == "12.6")
+    assert named != ("advice" in found.details["stack"])
+    assert "driver" not in found.details["stack"]["least"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "tag"),
+    [
+        ("nvidia", "12.4", "cu128"),
+        ("nvidia", "13.0", "cu130"),
+        ("nvidia 550.54.15", "13.0", "cu130"),
+        ("nvidia", None, "cu130"),
+    ],
+)
+def test_what_libcuda_is_for_counts_before_the_drivers_own_number(driver: str, cuda: str | None, tag: str) -> None:
+    found = weighed("nvidia", "sm_90", driver, details={"cuda_version": cuda})
+    assert found.details["stack"]["install"].endswith(f"/{tag}")
+
+
+def test_a_torch_for_a_newer_cuda_than_the_driver_is_told_without_the_drivers_number() -> None:
+    found = weighed("nvidia", "sm_90", "nvidia", torch="2.9.1+cu130", details={"cuda_version": "12.4"})
+    assert "the build cu130 needs CUDA 13, the driver is for CUDA 12.4; run `pip" in found.verdict.reason
+
+
+def test_a_driver_that_is_too_old_for_every_build_keeps_the_device_out() -> None:
     found = weighed("nvidia", "sm_86", "nvidia 470.82.01")
-    assert found.verdict.code == "limited"
+    assert (found.usable, found.verdict.code) == (False, "unusable")
     assert found.verdict.reason.endswith("the build cu126 needs driver 525, this is 470.82.01")
     assert found.details["stack"]["short"] == ["the driver 470.82.01 is older than 525"]
 

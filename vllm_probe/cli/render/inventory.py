@@ -103,8 +103,9 @@ def _stacks(found: Inventory) -> list[RenderableType]:
         stack = device.details.get("stack", {})
         needs = [" ".join(item).removeprefix("runtime ") for item in stack.get("least", {}).items()]
         least.append((device.id, "; ".join([*([", ".join(needs)] if needs else []), *stack.get("short", ())])))
-        if "install" in stack and found.software.torch is None:
-            commands.append((device.id, stack["install"]))
+        means = stack.get("install") or stack.get("advice")
+        if means and found.software.torch is None:
+            commands.append((device.id, means))
     rows = _grouped(least)
     parts: list[RenderableType] = [heading("needed at least"), pairs(rows)] if rows or commands else []
     for ids, command in _grouped(commands):
