@@ -12,6 +12,7 @@ from vllm_probe.core.rows import CUT, Row
 from vllm_probe.core.system import Host
 from vllm_probe.detect.causes import unusable
 from vllm_probe.detect.checks import container, runtime, stack, toolkit
+from vllm_probe.detect.checks.engine import not_covered
 from vllm_probe.detect.logged import next_step
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
@@ -64,8 +65,9 @@ def diagnose(
         finding for check in (*manager.checks(), *CHECKS) for finding in _findings_of(check, host, probed.devices, text)
     ]
     software = read_software(host)
-    weighed = tuple(weigh(device, software) for device in probed.devices)
+    weighed = tuple(weigh(device, software, host.env) for device in probed.devices)
     seen = (*manager.findings(), *probed.findings, *found, *_unjudged(host, weighed))
+    seen = (*seen, *not_covered(host, weighed, software))
     why = tuple(unusable(host, weighed, seen))
     computes = any(device.usable and device.kind in {"gpu", "npu"} for device in weighed)
     findings = _in_order(host, explain(host, text, (*seen, *why), log_path, has_accelerator=computes))

@@ -11,8 +11,10 @@ from pathlib import PurePath
 
 from vllm_probe.core.device import Choice, Device, Software
 from vllm_probe.core.system import Host
+from vllm_probe.detect.builds import build_tag, table, vendor_of
 from vllm_probe.detect.select import unfit
-from vllm_probe.detect.stack import build_tag, runs, table, vendor_of
+from vllm_probe.detect.stack import runs
+from vllm_probe.vendors.engines import compiles, last_on, refusal
 from vllm_probe.vendors.software import installed
 
 _LAST = 1 << 16
@@ -76,71 +78,96 @@ def vllm_choice(devices: Sequence[Device], version: str | None, vendor: str | No
     if version is None:
         return _hypothetical(devices)
     mine = [device for device in devices if device.vendor == vendor and _seen(device)]
-    first, several = _first(mine)
+    first, several = _first(mine, version)
     ahead = _ahead(mine, first)
-    if ahead is not None and first is not None:
-        shadowed = {device.id: _why_not(device, ahead, version, vendor, seen=device in mine) for device in devices}
-        del shadowed[ahead.id]
-        reason = f"vLLM {version}, {_build(vendor)}, takes the first device in the order of its runtime{_number(ahead)}"
-        fails = f"and fails: {ahead.verdict.reason}; with that one hidden it takes {first.id}"
-        return Choice(id=ahead.id, reason=f"{reason}, {fails}", others=shadowed)
     others = {
-        device.id: _why_not(device, first, version, vendor, seen=device in mine)
+        device.id: _why_not(device, ahead or first, version, vendor, seen=device in mine)
         for device in devices
-        if device is not first
+        if device is not (ahead or first)
     }
+    if ahead is not None and first is not None:
+        reason = f"vLLM {version}, {_build(vendor)}, takes the first device in the order of its runtime{_number(ahead)}"
+        fails = f"and fails: {_unfit(ahead, version)}; with that one hidden it takes {first.id}"
+        return Choice(id=ahead.id, reason=f"{reason}, {fails}", others=others)
     if first is not None and first.kind == "cpu":
         return Choice(id=first.id, reason=f"vLLM {version} is a CPU build", others=others)
     if first is not None:
         number = _number(first)
         which = f"the first device in the order of its runtime{number}" if number else "the only one that can be used"
-        reason = f"vLLM {version}, {_build(vendor)}, takes {which}{_short(first)}"
+        reason = f"vLLM {version}, {_build(vendor)}, takes {which}{_short(first, version)}"
         return Choice(id=first.id, reason=reason, others=others)
+    return Choice(id=None, reason=_why_none(mine, version, vendor, several=several), others=others)
+
+
+def not_run(device: Device, version: str | None, *, released: bool = False) -> str | None:
+    """Why vLLM does not run on the architecture of a device, the newest where `version` is null.
+
+    Null where it does and where that is not known, as of an installed one for what it can be compiled for, unless it is
+    taken to be as `released`.
+    """
+    refused = refusal("vllm", device.vendor, device.arch, version)
+    if refused is None or (version and not released and compiles("vllm", device.vendor, device.arch)):
+        return None
+    return f"vLLM {version} {refused}" if version else f"vLLM {refused}"
+
+
+def _unfit(device: Device, version: str | None) -> str | None:
+    return unfit(device) or not_run(device, version)
+
+
+def _why_none(devices: Sequence[Device], version: str, vendor: str | None, *, several: bool) -> str:
+    """Why an installed vLLM would take none of the devices of its kind."""
+    takes = f"vLLM {version} takes the first device in the order of its runtime"
     if several:
-        reason = f"vLLM {version} takes the first device in the order of its runtime, {_UNTOLD}"
-        return Choice(id=None, reason=reason, others=others)
-    unjudged = next((device for device in mine if device.verdict.code == "unknown"), None)
+        return f"{takes}, {_UNTOLD}"
+    unjudged = next((device for device in devices if device.verdict.code == "unknown"), None)
     if unjudged:
-        reason = (
-            f"vLLM {version} takes the first device in the order of its runtime; whether {unjudged.id} works is unknown"
-        )
-        return Choice(id=None, reason=reason, others=others)
+        return f"{takes}; whether {unjudged.id} works is unknown"
     reason = f"vLLM {version} is {_build(vendor)} and no device of that kind can be used here"
-    stops = "it stops, mostly with `Failed to infer device type`; its CPU build would take the CPU"
-    return Choice(id=None, reason=f"{reason}: {stops}", others=others)
+    shown = min((device for device in devices if unfit(device) is None), key=_order, default=None)
+    if shown:
+        return f"{reason}: it takes {shown.id} and fails; {_unfit(shown, version)}"
+    return f"{reason}: it stops, mostly with `Failed to infer device type`; its CPU build would take the CPU"
 
 
 def _hypothetical(devices: Sequence[Device]) -> Choice:
     """What vLLM would take if it were installed: of each vendor's devices the first."""
     cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible and runs(device)]
-    needed = next(iter([device for device in cards if device.usable] or cards), None)
+    new = [device for device in cards if not_run(device, None) is None]
+    old = [(device, last) for device in cards if (last := last_on("vllm", device.vendor, device.arch))]
+    needed = next(iter([device for device in new if device.usable] or new), None)
     build = _build(needed.vendor) if needed else "its CPU build"
+    if needed is None and old:
+        build = f"{_build(old[0][0].vendor)} of a release up to {old[0][1]}"
     others = {}
     for device in devices:
-        mine = [each for each in devices if each.vendor == device.vendor and _seen(each) and unfit(each) is None]
-        first, several = _first(mine)
-        taken = f"it{_short(device)}" if first is None or first == device else f"{first.id} before it"
+        mine = [each for each in devices if each.vendor == device.vendor and _seen(each)]
+        first, several = _first(mine, None)
+        taken = f"it{_short(device, None)}" if first is None or first == device else f"{first.id} before it"
         taken = f"the first in the order of its runtime, {_UNTOLD}" if several else taken
-        others[device.id] = _no_kind(device) or unfit(device) or f"with {_build(device.vendor)} vLLM would take {taken}"
+        why = _no_kind(device) or _unfit(device, None)
+        others[device.id] = why or f"with {_build(device.vendor)} vLLM would take {taken}"
     return Choice(id=None, reason=f"vLLM is not installed; this machine would need {build}", others=others)
 
 
-def _first(devices: Sequence[Device]) -> tuple[Device | None, bool]:
+def _first(devices: Sequence[Device], version: str | None) -> tuple[Device | None, bool]:
     """The first that can be used, null where none can; and whether it is null because several may be the first."""
-    fit = sorted((device for device in devices if unfit(device) is None), key=_order)
+    fit = sorted((device for device in devices if _unfit(device, version) is None), key=_order)
     numbers = [_order(device)[0] for device in fit]
     untold = len(fit) > 1 and numbers[0] > 0 and _LAST in numbers
     return (None, True) if untold else (fit[0] if fit else None, False)
 
 
 def _ahead(devices: Sequence[Device], first: Device | None) -> Device | None:
-    """The device that the runtime shows and counts before `first`, though the installed torch cannot run on it."""
+    """The device that the runtime shows and counts before `first`, though what is installed cannot run on it."""
     last = _order(first)[0] if first else 0
     return min((each for each in devices if each.visible and _order(each)[0] < last < _LAST), key=_order, default=None)
 
 
-def _short(device: Device) -> str:
+def _short(device: Device, version: str | None) -> str:
     short = device.details.get("stack", {}).get("short", ())
+    if version and compiles("vllm", device.vendor, device.arch):
+        short = (f"no release is built for {device.arch}, and only one that was compiled for it runs there", *short)
     return f", though {short[0]}" if short else ""
 
 
@@ -172,7 +199,7 @@ def _number(device: Device) -> str:
 def _why_not(device: Device, first: Device | None, version: str, vendor: str | None, *, seen: bool) -> str:
     if device.vendor != vendor:
         return f"vLLM {version} is {_build(vendor)}"
-    reason = _no_kind(device) or unfit(device)
+    reason = _no_kind(device) or _unfit(device, version)
     if reason is not None:
         return reason
     if not seen:

@@ -66,7 +66,7 @@ def last_release(rules: Record, word: str | None, version: str) -> str | None:
 
 
 def refusal(engine: str, vendor: str, arch: str | None, version: str | None = None) -> str | None:
-    """Why a release of the engine does not run on an architecture of a vendor, and what does.
+    """What a release runs on, after its name, where that is not this architecture of a vendor, and what does run there.
 
     It is the newest release where `version` is null. Null where it runs, where that is not known, and for a version
     that is no number.
@@ -81,7 +81,13 @@ def refusal(engine: str, vendor: str, arch: str | None, version: str | None = No
     except BadUsage:
         return None
     does = f"{older} is the last release that does" if older else rules["instead"]
-    return f"it runs on {floor_of(rule)}, this is {arch}: {does}"
+    return f"runs on {floor_of(rule)}, this is {arch}: {does}"
+
+
+def last_on(engine: str, vendor: str, arch: str | None) -> str | None:
+    """The last release that runs on an architecture which the newest does not run on, null where none is known to."""
+    rules = floors(engine, vendor)
+    return last_release(rules, arch_word(arch, rules.get("form", ".+")), _EVER)
 
 
 def compiles(engine: str, vendor: str, arch: str | None) -> bool:

@@ -1,13 +1,16 @@
 """Which row a device that cannot be used gets, by what its plug-in said of it."""
 
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.detect.scenes import HOSTS, full_diagnosis_of, host_of
-from vllm_probe.core.device import Device, Finding, Verdict
+from vllm_probe.core.device import Device, Finding, Software, Verdict
 from vllm_probe.core.values import Kind
 from vllm_probe.detect.causes import CAUSES, ROWS, unusable
+from vllm_probe.detect.checks.engine import not_covered
 from vllm_probe.vendors.nvidia.codes import CUDA, NVML
 
 HEALTHY = [name for name in HOSTS if "healthy" in name]
@@ -54,6 +57,10 @@ OTHER = Device(
         ("torch 2.7+cu126 cannot run on it: the build cu126 has no kernels for sm_120; run `pip x`", "VER-02"),
         ("torch 2.7+rocm6.4 cannot run on it: the build rocm6.4 has no kernels for gfx1103; run `pip x`", "VER-08"),
         ("torch 2.11+cu130 cannot run on it: the build cu130 needs driver 580, this is 570; run `pip x`", "VER-01"),
+        (
+            "torch 2.9+cu130 cannot run on it: the build cu130 needs CUDA 13, the driver is for CUDA 12.4; run `x`",
+            "VER-01",
+        ),
         ("torch 2.9+cu128 is a build for NVIDIA devices and cannot run on it; run `pip x`", "VER-09"),
         ("zeInit gives 0x78000003: the driver does not support this GPU; run `x`", "XPU-03"),
         ("zeInit gives 0x70000001: the GPU is lost: it hung, was reset or removed; see `sudo dmesg`", "XPU-04"),
@@ -77,6 +84,100 @@ def test_the_command_of_the_verdict_stays_where_it_alone_knows_the_build() -> No
         _device("torch 2.7+cu126 cannot run on it: the build cu126 has no kernels for sm_120; run `pip x`")
     )
     assert finding.fix[0].command == "pip x"
+
+
+@pytest.mark.parametrize(
+    ("reason", "row", "text"),
+    [
+        ("torch 2.9+cu126 cannot run on it: the build cu126 has no kernels for sm_37", "VER-03", "llama.cpp"),
+        ("torch 2.9+rocm6.4 cannot run on it: the build rocm6.4 has no kernels for gfx803", "VER-08", "llama.cpp"),
+        ("torch 2.9+xpu cannot run on it: the build xpu has no kernels for tgl", "VER-02", "llama.cpp"),
+        ("torch 2.9+cu128 is a build for NVIDIA devices and cannot run on it", "VER-09", "llama.cpp"),
+        ("torch 2.4+cu121 cannot run on it: the build cu121 needs driver 525, this is 470", "VER-01", "driver"),
+        ("no build of torch runs on it: the build cu126 needs driver 525, this is 470.82.01", "VER-01", "driver"),
+    ],
+)
+def test_no_command_installs_a_build_where_none_would_help(reason: str, row: str, text: str) -> None:
+    (finding,) = _rows(_device(reason))
+    assert (finding.id, finding.severity) == (row, "blocks")
+    assert not any("pip install" in (fix.command or "") for fix in finding.fix)
+    assert text in finding.fix[0].text
+
+
+def test_a_device_that_no_build_has_kernels_for_is_one_without_a_backend() -> None:
+    (finding,) = _rows(_device("no build of torch runs on it: the build cu126 has no kernels for sm_37"))
+    assert (finding.id, finding.severity) == ("OTH-13", "info")
+
+
+def test_the_override_is_the_command_where_the_verdict_has_it() -> None:
+    reason = "torch 2.9+rocm6.4 cannot run on it: the build rocm6.4 has no kernels for gfx1031"
+    (finding,) = _rows(
+        _device(f"{reason}; run `export HSA_OVERRIDE_GFX_VERSION=10.3.0`, with which it runs", vendor="amd")
+    )
+    assert (finding.id, [fix.command for fix in finding.fix]) == ("VER-08", ["export HSA_OVERRIDE_GFX_VERSION=10.3.0"])
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "row", "command"),
+    [
+        (
+            "2.9.1+cpu",
+            12060,
+            "OTH-10",
+            "pip install --force-reinstall torch --index-url https://pypi.jetson-ai-lab.io/jp6/cu126",
+        ),
+        ("2.9.1+cpu", 12020, "OTH-10", None),
+        (
+            "2.9.1+cu130",
+            12060,
+            "OTH-11",
+            "pip install --force-reinstall torch --index-url https://pypi.jetson-ai-lab.io/jp6/cu126",
+        ),
+        ("2.9.1+cu126", 12020, "OTH-11", None),
+    ],
+)
+def test_a_jetson_module_gets_the_build_for_its_jetpack(torch: str, cuda: int, row: str, command: str | None) -> None:
+    scene = deepcopy(HOSTS["nvidia-jetson-orin"])
+    scene["facts"]["files"]["/usr/lib/python3/dist-packages/torch/version.py"] = f"__version__ = '{torch}'"
+    scene["facts"]["libs"]["libcuda.so.1"]["calls"]["cuDriverGetVersion"] = cuda
+    (finding,) = full_diagnosis_of(scene).findings
+    assert (finding.id, finding.device, finding.blocking) == (row, "tegra:0", True)
+    assert finding.fix[0].command == command
+    assert command or "JetPack" in finding.fix[0].text
+
+
+@pytest.mark.parametrize(
+    ("vllm", "arch", "severity"),
+    [("0.31.0", (7, 0), "blocks"), ("0.11.2", (6, 1), "blocks"), ("0.14.0", (7, 0), None), ("0.31.0", (8, 0), None)],
+)
+def test_an_installed_vllm_that_was_not_built_for_the_gpu_blocks(
+    vllm: str, arch: tuple[int, int], severity: str | None
+) -> None:
+    gpu = replace(OTHER, arch=f"sm_{arch[0]}{arch[1]}", indices={"cuda": 0})
+    found = list(not_covered(host_of(), (gpu,), Software(vllm=vllm, torch="2.9.1+cu126")))
+    assert [(finding.id, finding.severity) for finding in found] == ([("VER-04", severity)] if severity else [])
+    assert not any(finding.disables_device for finding in found)
+
+
+def test_a_vllm_that_may_be_compiled_for_it_degrades_and_one_that_takes_another_gpu_is_latent() -> None:
+    navi = replace(OTHER, vendor="amd", arch="gfx1030", indices={"hip": 0})
+    (found,) = not_covered(host_of(), (navi,), Software(vllm="0.11.2+rocm641"))
+    assert found.severity == "degrades"
+    old = replace(OTHER, id="0000:03:00.0", arch="sm_61", indices={"cuda": 1})
+    (found,) = not_covered(host_of(), (replace(OTHER, arch="sm_80", indices={"cuda": 0}), old), Software(vllm="0.31.0"))
+    assert (found.device, found.severity, found.blocking) == (old.id, "latent", False)
+    assert list(not_covered(host_of(), (old,), Software())) == []
+
+
+def test_doctor_tells_of_a_vllm_that_was_not_built_for_the_gpu() -> None:
+    scene = deepcopy(HOSTS["amd-workstation"])
+    files = scene["facts"]["files"]
+    files["/usr/lib/python3/dist-packages/vllm/_version.py"] = "__version__ = '0.11.2+rocm641'"
+    files["/sys/class/kfd/kfd/topology/nodes/1/properties"] = files[
+        "/sys/class/kfd/kfd/topology/nodes/1/properties"
+    ].replace("gfx_target_version 110000", "gfx_target_version 100300")
+    ids = {(finding.id, finding.device) for finding in full_diagnosis_of(scene).findings}
+    assert ("VER-04", "0000:03:00.0") in ids
 
 
 def test_where_no_row_fits_the_verdict_itself_is_cause_and_fix() -> None:

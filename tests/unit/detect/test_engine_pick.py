@@ -185,6 +185,55 @@ def test_an_npu_that_no_build_runs_decides_nothing(vendor: str) -> None:
     assert beside.others[npu.id] == f"the build for {vendor} runs no NPU"
 
 
+OLD = Device(
+    id="0000:01:00.0", vendor="nvidia", kind="gpu", arch="sm_61", usable=True, verdict=USABLE, indices={"cuda": 0}
+)
+VOLTA = replace(OLD, arch="sm_70")
+TURING = replace(OLD, id="0000:02:00.0", arch="sm_75", indices={"cuda": 1})
+
+
+def test_a_gpu_that_no_release_of_vllm_runs_on_is_not_what_it_would_take() -> None:
+    choice = vllm_choice((CPU, OLD), None, None)
+    assert choice.reason == "vLLM is not installed; this machine would need its CPU build"
+    assert choice.others[OLD.id] == (
+        "vLLM runs on sm_75 and newer, this is sm_61: no release does, llama.cpp with a GGUF file does"
+    )
+    with_newer = vllm_choice((OLD, TURING), None, None)
+    assert with_newer.reason.endswith("would need the build for nvidia")
+    assert with_newer.others[TURING.id] == "with the build for nvidia vLLM would take it"
+
+
+def test_a_gpu_that_older_releases_alone_run_on_says_up_to_which() -> None:
+    choice = vllm_choice((CPU, VOLTA), None, None)
+    assert choice.reason.endswith("this machine would need the build for nvidia of a release up to 0.14")
+    assert choice.others[VOLTA.id].endswith("this is sm_70: 0.14 is the last release that does")
+
+
+def test_an_installed_vllm_takes_a_gpu_that_it_was_not_built_for_and_fails() -> None:
+    choice = vllm_choice((CPU, OLD), "0.11.2", "nvidia")
+    assert choice.id is None
+    assert choice.reason == (
+        "vLLM 0.11.2 is the build for nvidia and no device of that kind can be used here: it takes 0000:01:00.0 and "
+        "fails; vLLM 0.11.2 runs on sm_70 and newer, this is sm_61: no release does, llama.cpp with a GGUF file does"
+    )
+    assert vllm_choice((CPU, VOLTA), "0.11.2", "nvidia").id == VOLTA.id
+    assert vllm_choice((CPU, VOLTA), "0.31.0", "nvidia").id is None
+    ahead = vllm_choice((OLD, TURING), "0.31.0", "nvidia")
+    assert ahead.id == OLD.id
+    assert ahead.reason.endswith("with that one hidden it takes 0000:02:00.0")
+    assert "cuda 0, and fails: vLLM 0.31.0 runs on sm_75 and newer" in ahead.reason
+
+
+def test_an_installed_vllm_may_have_been_compiled_for_what_no_release_is_built_for() -> None:
+    navi = replace(GPU, arch="gfx1030")
+    choice = vllm_choice((CPU, navi), "0.11.2+rocm641", "amd")
+    assert choice.id == navi.id
+    assert choice.reason.endswith(
+        "though no release is built for gfx1030, and only one that was compiled for it runs there"
+    )
+    assert "no release is built for it" in vllm_choice((CPU, navi), None, None).others[navi.id]
+
+
 def test_what_is_too_old_for_vllm_is_said_with_the_pick() -> None:
     old = replace(GPU, vendor="ascend", kind="npu", details={"stack": {"short": ["CANN 8.0 is older than 8.1"]}})
     assert vllm_choice((old,), "0.13.0", "ascend").reason.endswith("though CANN 8.0 is older than 8.1")

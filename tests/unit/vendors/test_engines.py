@@ -10,10 +10,10 @@ from vllm_probe.vendors.engines import compiles, refusal
 @pytest.mark.parametrize(
     ("vendor", "arch", "version", "said"),
     [
-        ("nvidia", "sm_61", "0.11.2", "it runs on sm_70 and newer, this is sm_61: no release does"),
-        ("nvidia", "sm_61", None, "it runs on sm_75 and newer, this is sm_61: no release does"),
-        ("nvidia", "sm_70", "0.31.0", "it runs on sm_75 and newer, this is sm_70: 0.14 is the last release that does"),
-        ("nvidia", "sm_70", None, "it runs on sm_75 and newer, this is sm_70: 0.14 is the last release that does"),
+        ("nvidia", "sm_61", "0.11.2", "runs on sm_70 and newer, this is sm_61: no release does"),
+        ("nvidia", "sm_61", None, "runs on sm_75 and newer, this is sm_61: no release does"),
+        ("nvidia", "sm_70", "0.31.0", "runs on sm_75 and newer, this is sm_70: 0.14 is the last release that does"),
+        ("nvidia", "sm_70", None, "runs on sm_75 and newer, this is sm_70: 0.14 is the last release that does"),
         ("amd", "gfx1030", "0.11.2+rocm641", "this is gfx1030: no release is built for it"),
         ("ascend", "310b4", "0.13.0", "this is 310b4: no release of vllm-ascend does"),
     ],
