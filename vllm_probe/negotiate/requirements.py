@@ -72,12 +72,16 @@ class Requirements:
         return total
 
     def weight_bytes(self, weights: WeightFormat) -> int:
-        """Bytes in memory: exact from the file headers for the checkpoint's own format, else by formula."""
+        """Bytes in memory: exact from the file headers for the checkpoint's own format, else by formula.
+
+        What is stored wider than it is computed in becomes narrower as it is loaded.
+        """
         spec, stored = self.spec, sum(gemm.stored_bytes(weights) for gemm in self.gemms)
         packed = weights.method == "gguf"  # all of it stays in the formats of the file, whatever is computed in
         own = weights.method == spec.quantization and (packed or weights.width == WIDTHS.get(spec.dtype))
         if own and spec.weight_bytes is not None:
-            return spec.weight_bytes
+            count = spec.num_parameters if weights.method == "none" else None
+            return spec.weight_bytes if count is None else min(spec.weight_bytes, count * weights.width)
         if weights.bits is None and spec.num_parameters is not None:
             return spec.num_parameters * weights.width
         beside = self.table_parameters + self.vector_parameters + spec.vision_parameters

@@ -151,6 +151,11 @@ def test_exact_header_bytes_are_preferred_for_the_checkpoints_own_format_only() 
     assert analyse(QWEN3_8B).weight_bytes(BF16) == 2 * analyse(QWEN3_8B).computed_parameters
 
 
+def test_what_is_stored_wider_than_it_is_computed_in_is_cast_as_it_is_loaded() -> None:
+    need = analyse(replace(QWEN3_8B, weight_bytes=4 * 8_190_735_360, num_parameters=8_190_735_360))
+    assert need.weight_bytes(BF16) == 2 * 8_190_735_360
+
+
 def test_ranks_divide_layers_and_hold_replicated_parts_whole() -> None:
     need = analyse(QWEN3_8B)
     whole, half = need.rank_bytes(BF16, 1, whole_of(need)), need.rank_bytes(BF16, 2, whole_of(need))
