@@ -40,6 +40,7 @@ METHODS = {"bf16": "none", "fp16": "none", "fp8": "fp8", "awq": "awq", "mxfp4": 
            "int4": "w4a16", "gptq-int8": "w8a16"}  # fmt: skip
 CHAT = (220, 200)  # ShareGPT means, where a row gives no lengths
 SATURATED = 256  # vLLM's max_num_seqs: what runs at a time however many requests wait
+_NOT_ASKED = "DCP"  # decode context parallelism divides the KV cache, and `negotiate` sets no such option
 CONSTANTS = ("compute", "bandwidth", "layer_us", "step_us", "request_ms")
 EXPERTS = ("compute", "bandwidth")
 
@@ -86,6 +87,7 @@ def questions(path: Path) -> Iterator[Question]:
         method = METHODS.get(row["precision"].removesuffix("_marlin").replace("_marlin-", "-"))
         lengths = (row["in_len"] and row["out_len"]) or row["metric"] == "total_tok_s"
         is_known = row["engine"].lower() in ("vllm", "vllm-ascend") and row["hw_count"] and lengths
+        is_known = is_known and _NOT_ASKED not in (row.get("note") or "")
         if found and device and method and is_known and row["grade"] != "C":
             spec = catalogue.load(found[0])
             spec = spec if spec.quantization != "none" else replace(spec, quantization=method)

@@ -32,6 +32,7 @@ def row(**keys: Any) -> dict[str, Any]:
 
 def test_a_row_is_asked_as_it_was_measured_and_another_engine_is_left_out(script: ModuleType, tmp_path: Path) -> None:
     rows = [row(), row(id="two", batch="saturated", metric="total_tok_s", value=9000.0), row(engine="llama.cpp")]
+    rows += [row(note="TP8+DCP8")]
     rows += [row(hw="abacus"), row(model="unheard-of"), row(grade="C")]
     path = tmp_path / "cases.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -50,7 +51,7 @@ def test_four_of_five_published_speeds_of_cells_that_were_held_out_lie_in_the_ba
     found = list(script.points(list(script.questions(CASES))))
     sys.stdout.write("\n".join(["", *script.report(found), ""]))
     held_out = [point for point in found if not point.is_fitted]
-    for metric, most in (("speed", 0.5), ("tpot", 0.2), ("ttft", 0.35)):
+    for metric, most in (("speed", 0.65), ("tpot", 0.2), ("ttft", 0.35)):
         rows = [point for point in held_out if point.metric == metric]
         assert len(rows) > 20
         assert script.share_inside(rows) >= 0.8, metric
