@@ -1,6 +1,6 @@
 """Runs every check, each apart from the others, and judges the devices by what they found."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from errno import EACCES, EPERM
 
@@ -17,6 +17,7 @@ from vllm_probe.detect.logged import next_step
 from vllm_probe.detect.stack import weigh
 from vllm_probe.detect.symptoms import explain
 from vllm_probe.detect.verdict import SEVERITIES, judge, nearest_first
+from vllm_probe.vendors.by_hand import OTHERWISE, check_by_hand
 from vllm_probe.vendors.pci import OTHER_DISPLAY, accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
@@ -87,7 +88,7 @@ def diagnose(
             for device in judged
         ),
         findings=findings,
-        not_checked=(*_unexplained(log, log_path, findings), *_not_checked(host, judged)),
+        not_checked=(*_unexplained(log, log_path, findings), *_not_checked(host, judged, probed.unknown)),
     )
 
 
@@ -156,16 +157,19 @@ def _unexplained(log: str | None, path: str | None, findings: Iterable[Finding])
         yield f"the log: nothing in it is known here; {next_step(log, path)}"
 
 
-def _not_checked(host: Host, devices: tuple[Device, ...]) -> Iterator[str]:
+def _not_checked(host: Host, devices: tuple[Device, ...], unknown: Mapping[str, str]) -> Iterator[str]:
     if container_kind(host) in container.CONTAINERS:
         yield "container runtimes and CDI specifications: they are the host's; run doctor there too"
     if host.open_errno("/dev/kmsg") in {EACCES, EPERM}:
         yield "kernel messages: /dev/kmsg may be read by root alone; run doctor with sudo"
     if host.open_errno("/var/run/docker.sock") == EACCES:
         yield "docker's runtimes: this user may not ask the docker daemon"
-    for device in devices:
+    for index, device in enumerate(devices):
         if device.verdict.code == "unknown":
-            yield f"{device.id} ({device.name or device.vendor}): {device.verdict.reason}"
+            silent, tool = unknown.get(f"/{index}/memory/reported_bytes", ""), check_by_hand(device)
+            why = f" ({silent})" if "cannot open" in silent else ""
+            todo = f"; run `{tool}`: {OTHERWISE}" if tool else ""
+            yield f"{device.id} ({device.name or device.vendor}): {device.verdict.reason}{why}{todo}"
     listed = {device.id.partition("/")[0] for device in devices}
     bad = {device.id: device.verdict for device in devices if device.verdict.code == "unusable"}
     for function in accelerators(host):

@@ -14,6 +14,7 @@ from vllm_probe.detect.engine_pick import vllm_choice, vllm_vendor
 from vllm_probe.detect.select import default_choice
 from vllm_probe.detect.stack import runs, weigh
 from vllm_probe.detect.verdict import judge, nearest_first
+from vllm_probe.vendors.by_hand import OTHERWISE, check_by_hand
 from vllm_probe.vendors.pci import accelerators
 from vllm_probe.vendors.registry import PortableDeviceManager
 from vllm_probe.vendors.software import container_kind, read_software
@@ -37,6 +38,7 @@ _UNUSED = Row(
     cause="<label> is not used, falling back to <fallback>: <reason>.",
     fix=(("shell", "vllm-probe doctor", "Do what the reason says; doctor knows more of many faults.", "none"),),
 )
+_UNASKED = replace(_UNUSED, fix=(("host", "<tool>", f"See whether its driver answers; {OTHERWISE}.", "none"),))
 _UNKNOWN = Row("PLG-09", "info", cause="The <label> at <address> is no accelerator that is known here.")
 
 
@@ -128,7 +130,9 @@ def _unused(host: Host, devices: tuple[Device, ...], told: set[str | None], fall
         label = f"{name} at {', '.join(device.id for device in several)}"
         facts = [f"{each.id}: {each.vendor} {each.kind}, driver {each.driver or 'none'}" for each in several]
         reason = why if len(reasons) > 1 else reasons.pop()
-        finding = _UNUSED.finding(several[0].id, (*facts, _SLOWDOWN), label=label, fallback=fallback, reason=reason)
+        tool, id_ = check_by_hand(several[0]), several[0].id
+        row = _UNASKED if tool else _UNUSED
+        finding = row.finding(id_, (*facts, _SLOWDOWN), label=label, fallback=fallback, reason=reason, tool=tool)
         yield replace(finding, severity="latent") if left_out(host, several[0], devices) else finding
 
 

@@ -51,7 +51,7 @@ def bus_devices(host: Host, plugin: VendorPlugin) -> list[Reading]:
     must be open to this process; `drivers`: by kind, what lets it compute; `masks`: by kind, variables that can hide
     it; `version`: a file and what matches the driver's version in it, where /sys/module does not tell it; `minor`: a
     file with `{address}` and what matches the number of the device's own node in it; `alone`: nodes that no other
-    vendor has.
+    vendor has; `tools`: by kind, the vendor's command that asks the driver.
     """
     functions = [each for each in accelerators(host) if each.kind and each.vendor in plugin.pci_vendors]
     path = Path(__file__).parent / plugin.name / "layer0.json"
@@ -146,8 +146,7 @@ def _driver(host: Host, driver: str | None, record: Record) -> Fact:
         return None, "no driver is bound to it"
     places = [record["version"]] if "version" in record and driver not in _TAKEN else []
     for path, regex in (*places, (f"/sys/module/{driver.replace('-', '_')}/version", r"(\S+)")):
-        match = re.search(regex, host.read_text(path) or "")
-        if match:
+        if match := re.search(regex, host.read_text(path) or ""):
             return f"{driver} {match[1]}", path
     return driver, "driver link"
 
@@ -246,8 +245,8 @@ def node_verdict(host: Host, fact: Mapping[str, JsonValue], known: str) -> Verdi
 def _denial(host: Host, fact: Mapping[str, JsonValue]) -> str:
     """That the mode of a node keeps this process out, and the way in."""
     node, group = fact["path"], fact["gid"]
-    way = f'run `sudo usermod -aG {group_word(host, str(group), str(node))} "$USER"`'
-    way = f"start the container with `--group-add {group}`" if _inside(host) else way
+    join = f'run `sudo usermod -aG {group_word(host, str(group), str(node))} "$USER"`'
+    way = f"start the container with `--group-add {group}`" if _inside(host) else join
     return f"{node} has mode {fact['mode']} and group {group}, in which this process is not; {way}"
 
 

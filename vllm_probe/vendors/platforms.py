@@ -89,9 +89,7 @@ def phone_gpu(
 ) -> Reading:
     """An integrated GPU that no engine here has a backend for, with its nodes and their driver."""
     identity = read_identity(host)
-    reason = (
-        "neither torch nor vLLM has a backend for it: OpenCL and Vulkan programs may use it, this machine's CPU serves"
-    )
+    reason = "neither torch nor vLLM has a backend for it: OpenCL and Vulkan programs may use it"
     return reading(
         id_,
         vendor,

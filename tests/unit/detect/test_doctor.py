@@ -264,3 +264,13 @@ def test_a_degrading_finding_limits_a_device_a_latent_one_is_only_noted() -> Non
     assert judge(DEVICE, (note.finding("gpu0", ()),)) is DEVICE
     engine = judge(DEVICE, (stops.finding("gpu0", ()),))
     assert (engine.usable, engine.verdict.code) == (True, "limited")
+
+
+def test_a_device_that_nothing_here_asks_has_the_check_to_make_by_hand() -> None:
+    first, *_ = full_diagnosis_of(HOSTS["ascend-910b"]).not_checked
+    assert "was not checked (libdcmi.so: cannot open shared object file: No such file or directory; there is" in first
+    assert "; run `npu-smi info`: where that fails or is not there, install the driver's libraries and tools" in first
+    (board,) = full_diagnosis_of(HOSTS["tenstorrent-n150"]).not_checked
+    assert "; run `tt-smi -s`: where that fails" in board
+    asleep = full_diagnosis_of(HOSTS["intel-asleep"]).not_checked
+    assert not any("; run `" in each for each in asleep)

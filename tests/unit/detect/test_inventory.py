@@ -180,3 +180,19 @@ def test_no_accelerator_on_the_bus_is_lost_without_a_word(scene: dict[str, objec
         path.split("/")[5] for path, text in files.items() if path.endswith("/class") and text[:4] in ("0x03", "0x12")
     }
     assert on_bus <= said
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("ascend-910b", "npu-smi info"),
+        ("tenstorrent-n150", "tt-smi -s"),
+        ("intel-asleep", "vllm-probe doctor"),
+        ("nvidia-taken", "vllm-probe doctor"),
+    ],
+)
+def test_a_device_that_nothing_here_asks_leads_to_its_own_tool_and_any_other_to_the_doctor(
+    name: str, command: str
+) -> None:
+    findings = inventory_with_every_plug_in(ReplayHost(codec.from_json(Scene, HOSTS[name]))).findings
+    assert [fix.command for finding in findings for fix in finding.fix][:1] == [command]

@@ -322,3 +322,16 @@ def test_the_reference_page_has_a_row_for_every_vendor() -> None:
     for plugin in PLUGINS:
         row, *_ = (line for line in page.splitlines() if line.startswith(f"| {plugin.name} |"))
         assert all(f"`{word}`" in row for word in plugin.device_types)
+
+
+@pytest.mark.parametrize("vendor", TABLES)
+def test_every_kind_that_a_table_lists_has_the_command_that_asks_its_driver_or_none(vendor: str) -> None:
+    tools = TABLES[vendor]["tools"]
+    assert set(tools) <= {"gpu", "npu"}
+    assert all(re.fullmatch(r"[a-z-]+( -?[a-z]+)?", tool) for tool in tools.values())
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTS if name.startswith("mali")])
+def test_a_phones_gpu_promises_no_processor_that_is_not_listed(name: str) -> None:
+    for device in accelerators_of(HOSTS[name]):
+        assert "CPU" not in device.verdict.reason

@@ -54,5 +54,8 @@ def _without_findings(found: Diagnosis) -> Text:
         count = f"{dead} of {len(found.devices)} device" + "s" * (len(found.devices) != 1)
         return Text(f"no known fault was found, but {count} cannot be used: see why below", style="yellow")
     if unclear:
-        return Text("nothing wrong was found; what was not checked stands below", style="green")
+        count = f"{unclear} of {len(found.devices)} device" + "s" * (len(found.devices) != 1)
+        return Text(
+            f"no known fault was found, and whether {count} can be used is not known: see below", style="yellow"
+        )
     return Text("nothing wrong was found on this machine", style="green")
