@@ -240,7 +240,7 @@ def test_a_bench_of_one_group_is_said_not_to_be_kept(
         ("adreno-msm", "no known fault was found, but 1 of 1 device cannot be used: see why below"),
         ("nvidia-lost", "1 blocks"),
         ("nvidia-mig", "nothing wrong was found on this machine"),
-        ("neuron-trn1", "no known fault was found, and whether 1 of 2 devices can be used is not known: see below"),
+        ("neuron-trn1", "no known fault was found, but 1 of 2 devices was not checked: see below"),
     ],
 )
 def test_no_machine_with_a_dead_device_is_said_to_be_well(cli: Cli, name: str, headline: str) -> None:

@@ -55,7 +55,6 @@ def _without_findings(found: Diagnosis) -> Text:
         return Text(f"no known fault was found, but {count} cannot be used: see why below", style="yellow")
     if unclear:
         count = f"{unclear} of {len(found.devices)} device" + "s" * (len(found.devices) != 1)
-        return Text(
-            f"no known fault was found, and whether {count} can be used is not known: see below", style="yellow"
-        )
+        was = "was" if unclear == 1 else "were"
+        return Text(f"no known fault was found, but {count} {was} not checked: see below", style="yellow")
     return Text("nothing wrong was found on this machine", style="green")
