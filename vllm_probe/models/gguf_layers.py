@@ -7,6 +7,7 @@ from vllm_probe.models.facts import Facts
 _FULL_EVERY = 4  # where full_attention_interval is not stated (llama.cpp, src/llama-model.cpp)
 _MAIN = ("sliding_attention", "full_attention")  # the kind whose heads the config states for the model
 _PATTERN = "attention.sliding_window_pattern"
+_KV_HEADS = "attention.head_count_kv"
 
 
 def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
@@ -20,7 +21,7 @@ def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
     kinds = config.get("layer_types") or ["full_attention"] * layers
     main = next((kind for kind in _MAIN if kind in kinds), kinds[0])
     heads = _by_kind(facts, "attention.head_count", kinds)
-    kv_heads = _by_kind(facts, "attention.head_count_kv", kinds) or heads
+    kv_heads = _by_kind(facts, _KV_HEADS, kinds) or heads
     widths = _by_kind(facts, "feed_forward_length", ["any"] * layers)
     config["num_attention_heads"] = heads.get(main)
     config["num_key_value_heads"] = kv_heads.get(main)
@@ -29,10 +30,18 @@ def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
         raise _differing(facts, "attention.head_count")
     if kv_heads.get("full_attention", kv_heads.get(main)) != kv_heads.get(main):
         config["num_global_key_value_heads"] = kv_heads.get("full_attention")
-    return config | (_latent(facts) if facts.values.get("attention.kv_lora_rank") else _head_widths(facts))
+    if facts.values.get("attention.kv_lora_rank"):
+        return config | _latent(facts)
+    count = heads.get(main)
+    return config | _head_widths(facts, facts.count("embedding_length") // count if count else None)
 
 
 def _kinds(facts: Facts, layers: int) -> dict[str, JsonValue]:
+    """The kinds of the layers; those of an LFM2 that have no keys are convolutions, and its widths are final."""
+    if taps := facts.maybe("shortconv.l_cache"):
+        keys = facts.items(_KV_HEADS)[:layers] or [1] * layers
+        kinds = ["full_attention" if heads else "linear_attention" for heads in keys]
+        return {"layer_types": kinds, "conv_L_cache": taps, "block_auto_adjust_ff_dim": False}
     if facts.values.get("ssm.inner_size"):
         every = facts.count("full_attention_interval", default=_FULL_EVERY)
         linear = ["full_attention" if (layer + 1) % every == 0 else "linear_attention" for layer in range(layers)]
@@ -59,9 +68,9 @@ def _by_kind(facts: Facts, key: str, kinds: list[str]) -> dict[str, int]:
     return found
 
 
-def _head_widths(facts: Facts) -> dict[str, JsonValue]:
-    """Width of a head, and that in full layers where sliding ones have another."""
-    wide, narrow = facts.maybe("attention.key_length"), facts.maybe("attention.key_length_swa")
+def _head_widths(facts: Facts, usual: int | None) -> dict[str, JsonValue]:
+    """Width of a head, `usual` where none is stated, and that in full layers where sliding ones have another."""
+    wide, narrow = facts.maybe("attention.key_length") or usual, facts.maybe("attention.key_length_swa")
     if facts.values.get("attention.value_length", wide) != wide:
         raise UnsupportedModel(f"{facts.source}: values of another width than keys", hint="report its metadata")
     if narrow and narrow != wide:

@@ -14,6 +14,7 @@ from vllm_probe.core.values import JsonValue
 from vllm_probe.models.config import RERANKER, parse_config
 from vllm_probe.models.facts import MAX_LAYERS, Facts
 from vllm_probe.models.gguf import GgufFile, is_first_part, model_name, read_gguf
+from vllm_probe.models.gguf_keys import KEYS, MODEL_TYPES
 from vllm_probe.models.gguf_layers import layer_config
 from vllm_probe.models.safetensors import TensorInfo
 
@@ -24,61 +25,6 @@ _POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _END_TOKENS = ("eos", "eot", "eom")
 _SIGMOID = 2  # how DeepSeek-V3 weighs its experts
-
-_MODEL_TYPES: dict[str, str] = {
-    "llama": "llama",
-    "llama4": "llama4_text",
-    "mistral3": "mistral",
-    "phi3": "phi3",
-    "qwen2": "qwen2",
-    "qwen2moe": "qwen2_moe",
-    "qwen3": "qwen3",
-    "qwen3moe": "qwen3_moe",
-    "qwen3next": "qwen3_next",
-    "qwen35": "qwen3_5_text",
-    "qwen35moe": "qwen3_5_moe_text",
-    "gemma": "gemma",
-    "gemma2": "gemma2",
-    "gemma3": "gemma3_text",
-    "gemma-embedding": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "gpt-oss": "gpt_oss",
-    "minimax-m2": "minimax_m2",
-    "glm4": "glm4",
-    "glm4moe": "glm4_moe",
-    "glm-dsa": "glm_moe_dsa",
-    "deepseek2": "deepseek_v3",
-    "bert": "bert",
-    "nomic-bert": "nomic_bert",
-}
-"""Architecture of a GGUF file to the model type of its config."""
-
-_KEYS: dict[str, str] = {
-    "embedding_length": "hidden_size",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "attention.layer_norm_epsilon": "layer_norm_eps",
-    "attention.sliding_window": "sliding_window",
-    "rope.freq_base": "rope_theta",
-    "expert_count": "num_experts",
-    "expert_used_count": "num_experts_per_tok",
-    "expert_feed_forward_length": "moe_intermediate_size",
-    "expert_shared_count": "n_shared_experts",
-    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
-    "leading_dense_block_count": "first_k_dense_replace",
-    "interleave_moe_layer_step": "interleave_moe_layer_step",
-    "attention.shared_kv_layers": "num_kv_shared_layers",
-    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
-    "attention.q_lora_rank": "q_lora_rank",
-    "attention.kv_lora_rank": "kv_lora_rank",
-    "attention.indexer.head_count": "index_n_heads",
-    "attention.indexer.key_length": "index_head_dim",
-    "attention.indexer.top_k": "index_topk",
-    "ssm.conv_kernel": "linear_conv_kernel_dim",
-    "ssm.state_size": "linear_key_head_dim",
-    "ssm.group_count": "linear_num_key_heads",
-    "ssm.time_step_rank": "linear_num_value_heads",
-}
-"""Key of the metadata, behind the architecture, to that of the config where the value is the same."""
 
 _PARTS = (
     ("experts", re.compile(r"\.ffn_(?:gate|up|down|gate_up)_exps\.weight$")),
@@ -118,8 +64,8 @@ def read_gguf_model(path: Path) -> ModelSpec:
     """
     file, source = read_gguf(path), str(path)
     architecture = str(file.metadata.get("general.architecture", ""))
-    if architecture not in _MODEL_TYPES:
-        known = ", ".join(sorted(_MODEL_TYPES))
+    if architecture not in MODEL_TYPES:
+        known = ", ".join(sorted(MODEL_TYPES))
         raise UnsupportedModel(
             f"{source}: the architecture {architecture[:80]!r} is not known", hint=f"architectures that are: {known}"
         )
@@ -150,7 +96,7 @@ def read_gguf_model(path: Path) -> ModelSpec:
 def _config(facts: Facts, file: GgufFile, architecture: str) -> dict[str, JsonValue]:
     """The config that a checkpoint of this shape would have."""
     layers, tensors = _num_layers(facts), file.tensors
-    config = {name: _plain(facts.values[key]) for key, name in _KEYS.items() if facts.values.get(key, 0) != 0}
+    config = {name: _plain(facts.values[key]) for key, name in KEYS.items() if facts.values.get(key, 0) != 0}
     config |= layer_config(facts, layers)
     config |= {
         "model_type": _model_type(facts, file, architecture),
@@ -190,6 +136,12 @@ def _own_ways(facts: Facts, config: dict[str, JsonValue]) -> dict[str, JsonValue
         return {"attention_chunk_size": 8192, "intermediate_size": facts.count("expert_feed_forward_length")}
     if model_type == "gpt_oss":
         return {"sliding_window_pattern": 2} | config
+    if model_type == "falcon":  # whose key/value heads an older config leaves to a flag
+        return {"new_decoder_architecture": True}
+    if model_type == "gpt_bigcode":
+        return {"multi_query": config["num_key_value_heads"] == 1}
+    if model_type == "ernie4_5_moe":
+        return {"moe_layer_start_index": facts.count("leading_dense_block_count", default=0, minimum=0)}
     if "linear_num_value_heads" in config:
         heads = facts.count("ssm.time_step_rank")
         return {"linear_value_head_dim": facts.count("ssm.inner_size") // heads}
@@ -202,9 +154,11 @@ def _model_type(facts: Facts, file: GgufFile, architecture: str) -> str:
         return "xlm-roberta" if tokenizer == "t5" else "roberta"
     if architecture == "llama" and facts.values.get("expert_count"):
         return "mixtral"
+    if architecture == "olmo2" and facts.values.get("attention.sliding_window"):
+        return "olmo3"
     if architecture == "deepseek2" and facts.values.get("expert_gating_func") != _SIGMOID:
         return "deepseek_v2"
-    return _MODEL_TYPES[architecture]
+    return MODEL_TYPES[architecture]
 
 
 def _num_layers(facts: Facts) -> int:

@@ -12,13 +12,15 @@ from tests.unit.models.folders import (
 )
 from tests.unit.models.gguf_architectures import HEAD, NORMED, PAIRS, common, read
 from tests.unit.models.gguf_files import NUMBERS, size_of
+from tests.unit.models.gguf_more import MORE
 from vllm_probe.models.config import parse_config
+from vllm_probe.models.gguf_keys import MODEL_TYPES
 from vllm_probe.negotiate.requirements import analyse
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", PAIRS | MORE)
 def test_a_gguf_file_asks_for_what_the_folder_of_its_shape_asks_for(tmp_path: Path, name: str) -> None:
-    config, architecture, values, tensors = PAIRS[name]
+    config, architecture, values, tensors = (PAIRS | MORE)[name]
     ours = analyse(read(tmp_path, architecture, values, tensors))
     theirs = analyse(replace(parse_config(config, name="m", source="config.json"), vocab_size=32))
     assert ours.gemms == theirs.gemms
@@ -132,3 +134,9 @@ def test_a_hybrid_may_have_no_full_layer(tmp_path: Path) -> None:
 
 def test_the_numbers_of_the_types_are_those_of_the_words() -> None:
     assert (NUMBERS["F32"], NUMBERS["Q8_0"], NUMBERS["BF16"], NUMBERS["MXFP4"]) == (0, 8, 30, 39)
+
+
+def test_the_reference_page_lists_every_architecture_that_can_be_read() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text()
+    table = page.partition("## A GGUF file")[2].partition("## An ONNX file")[0]
+    assert not [architecture for architecture in MODEL_TYPES if f"`{architecture}`" not in table]
