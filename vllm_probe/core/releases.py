@@ -36,6 +36,6 @@ def version_number(version: str) -> tuple[int, int]:
         BadUsage: it is no version number.
     """
     parts = version.removeprefix("v").split(".")
-    if not all(part.isdigit() for part in parts[:2]):
+    if not all(part.isdecimal() for part in parts[:2]):
         raise BadUsage(f"not an engine version: {version!r}", hint="give a release such as --engine-version 0.33.0")
     return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0

@@ -35,6 +35,7 @@ def test_a_release_that_does_not_run_on_an_architecture_says_which_does(
         ("ascend", "Ascend910B3", None),
         ("intel", "dg2", None),
         ("nvidia", "sm_61", "main"),
+        ("nvidia", "sm_61", "1.²"),
     ],
 )
 def test_what_runs_and_what_is_not_known_is_not_refused(vendor: str, arch: str | None, version: str | None) -> None:
