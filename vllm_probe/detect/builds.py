@@ -1,12 +1,13 @@
 """The builds of torch, and which of them have what a device needs.
 
-`stacks.json` has, by vendor, the builds of torch to install with the architectures (`arch`: from and to; `archs`: each;
-`some`: those that only some releases of the build have) and the driver and runtime that each needs, newest first;
-`older` ones; what the local version of such a build begins with (`tag`); the kinds of devices that they run (`kinds`,
-all where it is left out); the numbers that count devices as torch does; the runtime's name and the detail that says
-which one the driver is for (`runtime`); `modules`, which those builds do not run on before a runtime (`until`), with
-the commands for others by runtime (`installs`); and the variable that has a GPU take the kernels of another
-(`override`). By family of architectures it has the least kernel, driver and runtime; and where all that is from.
+`stacks.json` has, by vendor, the builds of torch to install with the architectures (`arch`: from and to, without those
+of `but`; `archs`: each; `some`: those that only some releases of the build have; `had`: those that it had from one
+release of torch until another) and the driver and runtime that each needs, newest first; `older` ones; what the local
+version of such a build begins with (`tag`); the kinds of devices that they run (`kinds`, all where it is left out); the
+numbers that count devices as torch does; the runtime's name and the detail that says which one the driver is for
+(`runtime`); `modules`, which those builds do not run on before a runtime (`until`), with the commands for others by
+runtime (`installs`); and the variable that has a GPU take the kernels of another (`override`). By family of
+architectures it has the least kernel, driver and runtime; and where all that is from.
 """
 
 import re
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 
 from vllm_probe.core.device import Device
 from vllm_probe.core.files import read_json
+from vllm_probe.core.releases import is_before
 
 Record: TypeAlias = Mapping[str, Any]
 
@@ -94,6 +96,15 @@ def unfit(build: Record, device: Device) -> str | None:
     if device.arch and not _covers(build, device.arch):
         return lacks(build["tag"], device.arch)
     return old
+
+
+def as_released(build: Record, torch: str, arch: str | None) -> Record:
+    """The build as a release of torch had it, which may have had kernels that it was left without since."""
+    first, last = build.get("had", {}).get(arch, ("0", "0"))
+    numbered = re.match(r"[0-9]+\.[0-9]+\.", torch)
+    if not numbered or is_before(torch, first) or not is_before(torch, last):
+        return build
+    return {**build, "arch": (arch, arch)}
 
 
 def lacks(tag: str, arch: str | None) -> str:
@@ -182,6 +193,8 @@ def _runtime(device: Device) -> str | None:
 
 
 def _covers(build: Record, arch: str) -> bool:
+    if arch in build.get("but", ()):
+        return False
     if "arch" not in build:
         return arch in (
             *build.get("archs", (arch,)),

@@ -9,6 +9,7 @@ from vllm_probe.core.device import Device, Software, Verdict
 from vllm_probe.detect.builds import (
     Override,
     Record,
+    as_released,
     build_tag,
     driver_version,
     has_kernels,
@@ -150,7 +151,7 @@ def _against(device: Device, torch: str | None) -> str | None:
     alike = [each for each in builds if each["tag"][:4] == tag[:4]]  # of CUDA's major version
     needs = {key: alike[0][key] for key in ("driver", "runtime") if alike and key in alike[0]}
     build = next((each for each in alike if each["tag"] == tag), {"tag": tag, **needs})
-    against = unfit(build, device)
+    against = unfit(as_released(build, torch or "", device.arch), device)
     if against is None and has_kernels(device, tag) is False:
         against = lacks(tag, device.arch)
     return f"torch {torch} cannot run on it: {against}" if against else None
