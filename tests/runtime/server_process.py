@@ -66,17 +66,16 @@ def embed(url: str, given: Any) -> tuple[int, Any]:
             return error.code, json.load(error)
 
 
-def metric(url: str, name: str) -> float:
-    """Sum of a metric over its labels."""
+def metric(url: str, *names: str) -> float:
+    """Sum of metrics over their labels."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=20) as response:
         lines = response.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] in names)
 
 
 def open_requests(url: str) -> int:
-    """Requests that wait or run."""
-    with urllib.request.urlopen(f"{url}/load", timeout=20) as response:
-        return int(json.load(response)["server_load"])
+    """Requests that were admitted and wait or run."""
+    return int(metric(url, "vllm:num_requests_waiting", "vllm:num_requests_running"))
 
 
 def main() -> int:

@@ -35,13 +35,17 @@ def slow(tiny: Path) -> Iterator[str]:
         yield address
 
 
+def metrics(client: openai.OpenAI) -> str:
+    return client.get("/../metrics", cast_to=str)
+
+
 @contextmanager
 def occupied(url: str) -> Iterator[None]:
     """While no second large request is admitted, for two seconds."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         long = threading.Thread(target=lambda: client.embeddings.create(model="tiny", input=[[4] * 60] * 40))
         long.start()
-        wait_until(lambda: client.get("/../load", cast_to=object) == {"server_load": 1})
+        wait_until(lambda: 'vllm:num_requests_running{engine="0",model_name="tiny"} 1.0' in metrics(client))
         yield
         long.join()
 

@@ -162,12 +162,14 @@ def test_after_a_refusal_a_request_is_refused_unread(faulty: tuple[FastAPI, Engi
     futures.append(engine.submit(engine.prepare(ids(64))))
     assert_error(call(app, "POST", "/v1/embeddings", content=b"not JSON"), 400, "Invalid JSON")
     assert post(app, {"input": ids(40)}).status_code == 429
+    large = b"not JSON" * 100
     for path in ("/v1/embeddings", "/tokenize", "/detokenize"):
-        assert_error(call(app, "POST", path, content=b"not JSON"), 429, "64 tokens are waiting")
+        assert_error(call(app, "POST", path, content=large), 429, "64 tokens are waiting")
+        assert_error(call(app, "POST", path, content=b"not JSON"), 400, "Invalid JSON")
     adapter.gate.set()
     for future in futures:
         future.result(20)
-    assert_error(call(app, "POST", "/v1/embeddings", content=b"not JSON"), 400, "Invalid JSON")
+    assert_error(call(app, "POST", "/v1/embeddings", content=large), 400, "Invalid JSON")
 
 
 def test_load_counts_what_waits_and_runs(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:

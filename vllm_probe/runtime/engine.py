@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -151,13 +151,22 @@ class Engine:
 
     def prepare(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Prompts:
         """The tokenized `inputs`, checked; arguments and errors as for `embed`."""
+        parts = self.prepare_in_parts(inputs, **reading)
+        while True:
+            try:
+                next(parts)
+            except StopIteration as end:
+                return cast("Prompts", end.value)
+
+    def prepare_in_parts(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Generator[int, None, Prompts]:
+        """As `prepare`, in parts of 1024 tokens and more; gives how many there are so far after each."""
         width, dimensions = self.spec.hidden_size, reading.get("dimensions")
         if dimensions is not None and not 1 <= dimensions <= width:
             raise RequestError(f"dimensions must be between 1 and {width}, not {dimensions}", "dimensions")
         if dimensions not in (None, width) and not self.spec.is_matryoshka:
             message = f"{self.spec.name} has {width} dimensions and was not trained to be cut to {dimensions}"
             raise RequestError(message, "dimensions")
-        return self.reader.read(inputs, **reading)
+        return (yield from self.reader.read(inputs, **reading))
 
     def check_room(self, num_bytes: int, num_tokens: int = 0) -> None:
         """Refuses as `submit` will, before more is spent on reading a request of `num_bytes`.

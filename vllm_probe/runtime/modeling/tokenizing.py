@@ -1,7 +1,7 @@
 """From texts and token ids to prompts that the model can run."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict, Unpack
@@ -23,6 +23,7 @@ _MAX_TOKENIZER_BYTES = 64 << 20
 _CHARS_PER_TOKEN = 64
 """Characters of text that are looked at per token of the model's limit; English has 4 to 5, so that only runs of
 blanks or of the same word without end have more. Without a bound one text holds up the tokenizer for seconds."""
+_PART_TOKENS = 1024  # some ms
 _log = logging.getLogger(__name__)
 
 
@@ -103,8 +104,10 @@ class PromptReader:
         self.prompt_names = (*spec.prompts, *meant)
         self._terminal = around[-1] if around and pooling == "last" else None
 
-    def read(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Prompts:
-        """Prompts of `inputs`; with `truncate_prompt_tokens` longer ones are cut.
+    def read(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Generator[int, None, Prompts]:
+        """Prompts of `inputs`, in parts of 1024 tokens and more; gives how many there are so far after each.
+
+        With `truncate_prompt_tokens` longer ones are cut.
 
         A cut keeps the special tokens at both ends, as sentence-transformers does. Where the last token is pooled,
         token ids end with the tokenizer's terminal token like texts: it is appended where it is absent. Of a text with
@@ -127,12 +130,16 @@ class PromptReader:
             reading.get("add_special_tokens", True),
         )
         found, total, most = list[tuple[Sequence[int], bool]](), 0, reading.get("max_request_tokens")
+        stops_at = _PART_TOKENS
         for index, item in enumerate(inputs):
             found.append(self._read_one(item, form, f"input {index}"))
             total += len(found[-1][0])
             if most is not None and total > most:
                 counted = f"the first {index + 1} of {len(inputs)} inputs have {total} tokens"
                 raise RequestError(f"{counted}, the limit of a request is {most}: send fewer at a time")
+            if total >= stops_at:
+                yield total
+                stops_at = total + _PART_TOKENS
         return Prompts(
             tuple(ids for ids, _ in found),
             sum(cut for _, cut in found),

@@ -1,17 +1,15 @@
 """The request queue: many threads submit, one takes steps."""
 
-import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from vllm_probe.runtime.sched.backlog import Backlog, Limits
-from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, RequestError, StepPlan
+from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, RequestError, StepPlan, retry_after_s
 
 _CLOSED = "the engine is shutting down"
 _RATE_MEMORY_S = 5.0
-_MAX_RETRY_AFTER_S = 120  # the openai client ignores a longer Retry-After
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +221,9 @@ class RequestQueue:
         if needed := self._too_long(tokens, self._best_tokens_per_s):
             raise RequestError(f"{needed}: send fewer inputs at a time")
         if self._backlog and (needed := self._too_long(tokens, self._tokens_per_s)):
-            raise QueueFull(f"at the present rate {needed}", self._retry_after_s(self._backlog.num_tokens))
+            raise QueueFull(
+                f"at the present rate {needed}", retry_after_s(self._backlog.num_tokens, self._tokens_per_s)
+            )
 
     def _too_long(self, tokens: int, tokens_per_s: float) -> str | None:
         most_s = self.limits.max_request_s
@@ -244,10 +244,5 @@ class RequestQueue:
         message = f"{waiting} tokens are waiting, the limit is {self._room()}"
         if is_large and large:
             message = f"{large} tokens of another large request are waiting"
-        return QueueFull(message, self._retry_after_s(waiting + large if is_large else waiting + min(waiting, large)))
-
-    def _retry_after_s(self, tokens: int) -> int:
-        """Whole seconds until `tokens` should have started, at the measured rate."""
-        if self._tokens_per_s is None:
-            return 1
-        return max(1, min(_MAX_RETRY_AFTER_S, math.ceil(tokens / self._tokens_per_s)))
+        before = waiting + large if is_large else waiting + min(waiting, large)
+        return QueueFull(message, retry_after_s(before, self._tokens_per_s))

@@ -1,9 +1,17 @@
 """What waits and what runs: requests, their prompts and the step plan."""
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
+
+_MAX_RETRY_AFTER_S = 120  # the openai client ignores a longer Retry-After
+
+
+def retry_after_s(amount: float, per_s: float | None) -> int:
+    """Whole seconds that `amount` takes at `per_s`, as many as clients wait at most; 1 where that is unknown."""
+    return max(1, min(_MAX_RETRY_AFTER_S, math.ceil(amount / per_s))) if per_s else 1
 
 
 class RequestError(ValueError):

@@ -1,11 +1,10 @@
-"""What every request passes before a route sees it: key, request id, size."""
+"""What every request passes before a route sees it: key, request id."""
 
 import asyncio
 import hmac
 import uuid
 from collections.abc import Callable, Mapping
 
-from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -66,20 +65,3 @@ class Gate:
             return True
         scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
         return hmac.compare_digest(key.strip(b" "), self._key) and scheme.lower() == b"bearer"
-
-
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The body of `request`, never more than `max_bytes` of it in memory.
-
-    The rest of a larger one is read and forgotten behind the answer: many clients look for an answer only once they
-    have sent everything, and would find the connection reset.
-
-    Raises:
-        ApiError: 413, it is larger.
-    """
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > max_bytes:
-            raise ApiError(413, f"the body is larger than {max_bytes} bytes")
-    return bytes(body)

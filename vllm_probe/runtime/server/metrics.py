@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from vllm_probe.runtime.engine import Engine
 from vllm_probe.runtime.executor.result import Embeddings
 from vllm_probe.runtime.sched.request import StepPlan
+from vllm_probe.runtime.server.front import Front
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _TOKENS = tuple(1 << power for power in range(18))
@@ -16,13 +17,13 @@ _LABELS = ("model_name", "engine")
 
 
 class Metrics:
-    """The metrics of one engine, in a registry of their own."""
+    """The metrics of one engine and what is in front of it, in a registry of their own."""
 
-    def __init__(self, engine: Engine, model: str) -> None:
+    def __init__(self, engine: Engine, front: Front, model: str) -> None:
         """Subscribes to the engine's steps."""
         self._registry = CollectorRegistry()
         self._labels = (model, "0")
-        self._registry.register(_QueueGauges(engine, self._labels))
+        self._registry.register(_Gauges(engine, front, self._labels))
         self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens computed.")
         self._success = self._counter("vllm:request_success", "Requests answered.", "finished_reason")
         self._rejected = self._counter("vllm:admission_rejections", "Requests not admitted.", "reason")
@@ -71,9 +72,10 @@ class Metrics:
         return Histogram(name, text, _LABELS, buckets=buckets, registry=self._registry)
 
 
-class _QueueGauges(Collector):
-    def __init__(self, engine: Engine, labels: tuple[str, str]) -> None:
+class _Gauges(Collector):
+    def __init__(self, engine: Engine, front: Front, labels: tuple[str, str]) -> None:
         self._engine = engine
+        self._front = front
         self._labels = labels
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -82,6 +84,8 @@ class _QueueGauges(Collector):
             ("vllm:num_requests_running", "Requests of which a prompt runs or has run.", state.running),
             ("vllm:num_requests_waiting", "Requests of which no prompt has run.", state.waiting),
             ("probe:waiting_tokens", "Tokens in the queue.", state.waiting_tokens),
+            ("probe:reading_requests", "Requests that are received or read.", self._front.num_requests),
+            ("probe:reading_bytes", "Bytes of their bodies.", self._front.num_bytes),
         ):
             family = GaugeMetricFamily(name, text, labels=_LABELS)
             family.add_metric(self._labels, value)

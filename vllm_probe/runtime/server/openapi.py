@@ -110,7 +110,7 @@ class Version(BaseModel):
 
 
 class Load(BaseModel):
-    """Requests that wait or run."""
+    """Requests that are received, wait or run."""
 
     server_load: int
 

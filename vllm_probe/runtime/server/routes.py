@@ -2,19 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from vllm_probe.core.version import __version__
 from vllm_probe.runtime.engine import Engine
-from vllm_probe.runtime.executor.result import Embeddings
 from vllm_probe.runtime.modeling.tokenizing import Prompts
 from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, RequestError, RequestFailed
-from vllm_probe.runtime.server.gate import read_body
+from vllm_probe.runtime.server.front import Front, Parts, Place
 from vllm_probe.runtime.server.inputs import MAX_REQUEST_TOKENS
 from vllm_probe.runtime.server.metrics import Metrics
 from vllm_probe.runtime.server.schema import (
@@ -28,7 +28,6 @@ from vllm_probe.runtime.server.schema import (
 )
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's status; nobody reads it
-_Read = TypeVar("_Read")
 _Body = TypeVar("_Body", EmbeddingRequest, TokenizeRequest, DetokenizeRequest)
 
 
@@ -39,21 +38,19 @@ class Routes:
         """Answers for `engine` under `names`, with the first of them."""
         self._engine = engine
         self._names = names
-        self._max_body_bytes = max_body_bytes
         self._takes_token_ids = takes_token_ids
         self._created = int(time.time())
-        self._metrics = Metrics(engine, names[0])
-        # One thread parses and tokenizes, so that it never takes more than one core from the forward pass.
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        self._front = Front(engine.check_room, max_body_bytes)
+        self._metrics = Metrics(engine, self._front, names[0])
 
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the inputs."""
-        begun_s = time.perf_counter()
-        asked, prompts = await self._read(request, self._prepare)
+        return await self._answer(request, partial(self._embed, time.perf_counter()))
+
+    async def _embed(self, begun_s: float, place: Place) -> Response:
+        asked, prompts = await self._front.read(place, self._prepare)
         tokenized_s = time.perf_counter()
-        result = await self._compute(prompts, request)
-        if result is None:
-            return await self.gone()
+        result = await asyncio.wrap_future(self._engine.submit(prompts, place.num_bytes))
         response = render_embeddings(result, self._names[0], asked)
         self._metrics.answered(result, tokenized_s - begun_s, time.perf_counter() - begun_s)
         return response
@@ -65,29 +62,39 @@ class Routes:
 
     async def tokenize(self, request: Request) -> Response:
         """Token ids of a text, of any number of tokens."""
-        return json_response(await self._read(request, self._tokens))
+        return await self._answer(request, partial(self._reply, self._tokens))
 
     async def detokenize(self, request: Request) -> Response:
         """The text of token ids, special tokens included."""
-        return json_response(await self._read(request, self._text))
+        return await self._answer(request, partial(self._reply, self._text))
 
-    async def _read(self, request: Request, parse: Callable[[bytes], _Read]) -> _Read:
-        """What `parse` makes of the body, in the reader's thread; while the queue is full nothing is parsed."""
-        body = await read_body(request, self._max_body_bytes)
-        self._engine.check_room(len(body))
+    async def _answer(self, request: Request, work: Callable[[Place], Coroutine[Any, Any, Response]]) -> Response:
+        """What `work` makes of the body; when the client goes away it ends, and what waits of it is dropped.
 
-        def parse_body() -> _Read:
-            self._engine.check_room(len(body))  # requests before this one may have filled the queue meanwhile
-            return parse(body)
+        Raises:
+            ClientDisconnect: it went away.
+        """
+        with self._front.enter() as place:
+            await self._front.receive(place, request)
+            answer, gone = asyncio.create_task(work(place)), asyncio.create_task(_disconnected(request))
+            try:
+                await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    return answer.result()
+                raise ClientDisconnect
+            finally:
+                answer.cancel()
+                gone.cancel()
 
-        return await asyncio.get_running_loop().run_in_executor(self._reader, parse_body)
+    async def _reply(self, parse: Callable[[bytearray], Parts[dict[str, Any]]], place: Place) -> Response:
+        return json_response(await self._front.read(place, parse))
 
-    def _prepare(self, body: bytes) -> tuple[EmbeddingRequest, Prompts]:
+    def _prepare(self, body: bytearray) -> Parts[tuple[EmbeddingRequest, Prompts]]:
         asked = self._parse(body, EmbeddingRequest)
         if not self._takes_token_ids and not isinstance(asked.input[0], str):
             raise ApiError(400, "token ids are not taken here: send text", "input")
         try:
-            prompts = self._engine.prepare(
+            prompts = yield from self._engine.prepare_in_parts(
                 asked.input,
                 dimensions=asked.dimensions,
                 normalizes=asked.normalizes,
@@ -103,8 +110,9 @@ class Routes:
             raise
         return asked, prompts
 
-    def _tokens(self, body: bytes) -> dict[str, Any]:
+    def _tokens(self, body: bytearray) -> Parts[dict[str, Any]]:
         asked = self._parse(body, TokenizeRequest)
+        yield 0
         reader = self._engine.reader
         ids = reader.tokenize(asked.prompt, add_special_tokens=asked.add_special_tokens)
         return {
@@ -114,26 +122,16 @@ class Routes:
             "token_strs": reader.names(ids) if asked.return_token_strs else None,
         }
 
-    def _text(self, body: bytes) -> dict[str, Any]:
-        return {"prompt": self._engine.reader.detokenize(self._parse(body, DetokenizeRequest).tokens)}
+    def _text(self, body: bytearray) -> Parts[dict[str, Any]]:
+        asked = self._parse(body, DetokenizeRequest)
+        yield 0
+        return {"prompt": self._engine.reader.detokenize(asked.tokens)}
 
-    def _parse(self, body: bytes, form: type[_Body]) -> _Body:
+    def _parse(self, body: bytearray, form: type[_Body]) -> _Body:
         asked = parse_request(body, form)
         if asked.model is not None and asked.model not in self._names:
             raise _unknown_model(asked.model)
         return asked
-
-    async def _compute(self, prompts: Prompts, request: Request) -> Embeddings | None:
-        """The vectors, or null when the client went away first; then what waits of it is dropped."""
-        answer = asyncio.wrap_future(self._engine.submit(prompts))
-        gone = asyncio.create_task(_disconnected(request))
-        waited: list[asyncio.Future[Any]] = [answer, gone]
-        try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            return answer.result() if answer.done() else None
-        finally:
-            answer.cancel()
-            gone.cancel()
 
     async def models(self) -> Response:
         """The names that this server answers to."""
@@ -157,9 +155,9 @@ class Routes:
         return json_response({"status": reason or "ready"}, 503 if reason else 200)
 
     async def load(self) -> Response:
-        """Requests that wait or run, as vLLM counts them."""
+        """Requests that are received, wait or run, as vLLM counts them."""
         state = self._engine.queue_state()
-        return json_response({"server_load": state.waiting + state.running})
+        return json_response({"server_load": self._front.num_requests + state.waiting + state.running})
 
     async def live(self, _: Request) -> Response:
         """Whether the process answers at all."""

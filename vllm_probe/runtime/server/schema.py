@@ -104,7 +104,7 @@ class DetokenizeRequest(BaseModel):
     model: str | None = None
 
 
-def parse_request(body: bytes, form: type[_Body]) -> _Body:
+def parse_request(body: bytes | bytearray, form: type[_Body]) -> _Body:
     """The request that `body` holds; for large bodies a matter of tenths of a second, so not for the event loop.
 
     Raises:
@@ -122,7 +122,7 @@ def parse_request(body: bytes, form: type[_Body]) -> _Body:
         raise ApiError(400, str(refused) if refused else f"{param}: {first['msg']}", param) from error
 
 
-def _parse_json(body: bytes) -> object:
+def _parse_json(body: bytes | bytearray) -> object:
     """What `body` says; the garbage collector, which would walk over a million new lists again and again, rests."""
     collects = gc.isenabled()
     gc.disable()
