@@ -10,6 +10,8 @@ SECTIONS = ("compute_units", "memory", "dma", "device", "weight_only", "cache", 
 """Keys of a capability document that hold values, each of which has an entry in its `measurements`."""
 
 _MOST_PCT = 105.0  # of the peak at the observed clock; beyond it the count of the work or the clock is wrong
+_MOST_SPREAD_PCT = 10.0  # a load that is held may differ so much between its parts, no other test does
+_MOST_OF_CURVE = 1.05  # what the best of a curve may be short of the rate that was measured at the best shape
 _ABSENT: tuple[JsonValue, ...] = (None, [], {})
 
 
@@ -49,14 +51,39 @@ def _contradictions(notes: JsonValue, document: JsonValue) -> Iterator[tuple[str
         except LookupError:
             yield pointer, "`measurements` describes this value, and there is none"
             continue
-        status = note["status"]
-        if value in _ABSENT and status == "measured":
-            yield pointer, f"nothing, and its status is {status}"
-        elif isinstance(value, int | float | str) and status in {"unsupported", "error", "skipped"}:
-            yield pointer, f"a value, and its status is {status}"
-        share = note.get("pct_of_peak") or 0.0
-        if share > _MOST_PCT and status == "measured" and note.get("confidence") == "high":
-            yield pointer, f"{share:g} % of the peak at the observed clock cannot be measured with high confidence"
+        if said := "; ".join([*_of_value(value, note["status"]), *_of_trust(note)]):
+            yield pointer, said
+    for dtype, unit in document.get("compute_units", {}).items():
+        pointer = codec.join(codec.join("/compute_units", dtype), "throughput_gflops")
+        rate, best = unit.get("throughput_gflops"), max((point[1] for point in unit.get("curve", ())), default=None)
+        if rate and best and rate > _MOST_OF_CURVE * best and notes.get(pointer, {}).get("source") == "measured":
+            yield pointer, f"{rate:g}, and no point of its curve is above {best:g}"
+
+
+def _of_value(value: JsonValue, status: str) -> Iterator[str]:
+    """What cannot be said of it."""
+    if value in _ABSENT and status == "measured":
+        yield f"nothing, and its status is {status}"
+    elif isinstance(value, int | float | str) and status in {"unsupported", "error", "skipped"}:
+        yield f"a value, and its status is {status}"
+
+
+def _of_trust(note: JsonValue) -> Iterator[str]:
+    """What of a note speaks against the trust that it states."""
+    status, verdict = note["status"], note.get("verdict")
+    if "suspect" in {status, verdict} and not note.get("reason"):
+        yield "suspect, and no reason is given"
+    if verdict == "suspect" and status == "measured":
+        yield f"its verdict is {verdict}, and its status is {status}"
+    if note.get("confidence") == "high":
+        share, spread_pct = note.get("pct_of_peak") or 0.0, note.get("spread_pct") or 0.0
+        found = (
+            (status != "measured", f"its status is {status}"),
+            (note.get("samples") == 0, "there are no samples"),
+            (spread_pct > _MOST_SPREAD_PCT, f"rounds differ by {spread_pct:g} %"),
+            (share > _MOST_PCT, f"it is {share:g} % of the peak at the observed clock"),
+        )
+        yield from (f"{reason}, and its confidence is high" for applies, reason in found if applies)
 
 
 def _leaves(value: JsonValue, pointer: str) -> Iterator[tuple[str, JsonValue]]:

@@ -83,11 +83,42 @@ def test_points_of_a_curve_are_described_by_their_index() -> None:
     assert list(found(curve)) == [f"{pointer}/1"]
 
 
-def test_beyond_the_peak_at_the_observed_clock_nothing_is_measured_with_high_confidence() -> None:
-    assert "10000 % of the peak" in noted(GFLOPS, confidence="high", pct_of_peak=10000.0)[GFLOPS]
-    assert noted(GFLOPS, confidence="high", pct_of_peak=105.0) == {}
-    assert noted(GFLOPS, confidence="medium", pct_of_peak=10000.0) == {}
-    assert noted(GFLOPS, status="suspect", confidence="high", pct_of_peak=10000.0) == {}
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        {"pct_of_peak": 10000.0},
+        {"spread_pct": 40.0},
+        {"samples": 0},
+        {"status": "noisy"},
+        {"status": "throttled"},
+        {"status": "suspect", "reason": "faster than its data sheet"},
+    ],
+    ids=str,
+)
+def test_what_is_in_doubt_has_no_high_confidence(doubtful: dict[str, Any]) -> None:
+    assert "its confidence is high" in noted(GFLOPS, confidence="high", **doubtful)[GFLOPS]
+    assert noted(GFLOPS, confidence="medium", **doubtful) == {}
+
+
+def test_up_to_the_peak_and_in_calm_rounds_confidence_may_be_high() -> None:
+    assert noted(GFLOPS, confidence="high", pct_of_peak=105.0, spread_pct=10.0, samples=3) == {}
+
+
+def test_what_is_suspect_was_not_simply_measured_and_has_a_reason() -> None:
+    assert "its verdict is suspect" in noted(GFLOPS, verdict="suspect", reason="above its peak")[GFLOPS]
+    assert "no reason" in noted(GFLOPS, status="suspect", confidence="low")[GFLOPS]
+    assert noted(GFLOPS, status="suspect", verdict="suspect", reason="above its peak", confidence="low") == {}
+
+
+def test_a_rate_that_was_measured_is_not_above_its_curve() -> None:
+    def rated(rate: float, source: str) -> dict[str, str]:
+        given = document(compute_units={"fp32": {"throughput_gflops": rate, "curve": [[1, 5.0], [8, 9.0]]}})
+        given["measurements"] |= {GFLOPS: note(source=source), "/compute_units/fp32/curve": note()}
+        return found(given)
+
+    assert rated(9.0, "measured") == {}
+    assert rated(9999.0, "measured") == {GFLOPS: "9999, and no point of its curve is above 9"}
+    assert rated(9999.0, "datasheet") == {}
 
 
 def test_of_version_1_and_of_a_document_without_measurements_nothing_is_asked() -> None:
