@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from vllm_probe.core.model import ModelSpec
 from vllm_probe.models.facts import Facts
+from vllm_probe.models.formats import Scheme
 from vllm_probe.models.modules import modules
-from vllm_probe.models.schemes import Plan, Scheme, plan_of, unread
+from vllm_probe.models.schemes import Plan, plan_of, unread
 
 _USUAL = {"fp8": 8.0, "w8a8": 8.0, "w8a16": 8.0, "awq": 4.15625, "gptq": 4.15625, "w4a16": 4.125, "nvfp4": 4.5}
 _USUAL |= {"mxfp4": 4.25, "mxfp8": 8.25, "w4a8": 4.125, "inc": 4.15625, "auto-round": 4.15625, "moe_wna16": 4.15625}

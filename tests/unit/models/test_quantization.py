@@ -31,6 +31,11 @@ def group(**parts: object) -> dict[str, object]:
         (group(weights={"num_bits": 4, "type": "int"}), "w4a16"),
         (group(weights={"num_bits": 4, "type": "float"}), "nvfp4"),
         (group(weights={"num_bits": [], "type": {}}), "compressed-tensors"),
+        ({"quant_method": "auto_awq", "bits": 4}, "awq"),
+        ({"quant_method": "auto_gptq", "bits": 4}, "gptq"),
+        ({"quant_method": "modelopt_fp4", "quantization": {"quant_algo": "NVFP4"}}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}, "fp8"),
     ],
 )
 def test_the_quantization_of_a_checkpoint_has_one_word(config: object, word: str) -> None:
@@ -60,6 +65,34 @@ def test_a_config_that_no_engine_reads_is_not_taken_for_none(config: object, wor
     assert spec.quantization == word
     assert (says or "") in spec.unknown.get("quantization", "")
     assert ("quantization" in spec.unknown) == (says is not None)
+
+
+def torchao(kind: str, **data: object) -> dict[str, object]:
+    return {"quant_method": "torchao", "quant_type": {"default": {"_type": kind, "_version": 1, "_data": data}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "bits"),
+    [
+        (torchao("Int8WeightOnlyConfig"), 8.0),
+        (torchao("Float8DynamicActivationFloat8WeightConfig"), 8.0),
+        (torchao("Int4WeightOnlyConfig", group_size=64), 4.5),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only", "quant_type_kwargs": {"group_size": 64}}, 4.5),
+        ({"quant_method": "torchao", "quant_type": "int8_weight_only"}, 8.0),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, 4 + 20 / QWEN3["hidden_size"]),
+        ({"quant_method": "auto-round", "bits": 4, "data_type": "nv_fp4", "group_size": 16}, 4.5),
+        ({"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp", "group_size": 32}, 4.25),
+    ],
+)
+def test_the_bits_of_a_weight_are_those_that_the_config_names(config: object, bits: float) -> None:
+    spec = parse_config(QWEN3 | {"quantization_config": config}, name="m", source="config.json")
+    assert spec.stored_bits == {"attention": bits, "feed_forward": bits}
+
+
+def test_a_format_of_torchao_that_is_not_known_has_no_bits() -> None:
+    config = torchao("UIntXWeightOnlyConfig")
+    spec = parse_config(QWEN3 | {"quantization_config": config}, name="m", source="config.json")
+    assert (spec.quantization, spec.stored_bits) == ("torchao", {})
 
 
 def test_attention_that_every_layer_leaves_alone_is_told() -> None:
