@@ -135,7 +135,8 @@ def own_reason(case: Case) -> str | None:
     """Why the engine certainly lacks kernels for the checkpoint as it is, or null."""
     name, unread = case.spec.quantization, table("support")[case.request.engine].get("unreadable", {})
     reason = kernel_reason(case, support(case, "methods").get(name, {}))
-    if name in unread.get("methods", ()) and not is_before(case.engine_version, unread["since"]):
+    is_known = not unread or name in table("methods") or name in unread["but"]
+    if not is_known and not is_before(case.engine_version, unread["since"]):
         reason = unread["because"]
     elif unlisted := next(_unlisted(case), None):
         name, reason = (

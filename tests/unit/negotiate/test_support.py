@@ -119,6 +119,7 @@ def test_an_unknown_architecture_is_only_doubted(document: dict[str, Any]) -> No
         (stored("fp8"), "sm_70", "0.14", "fp8 with vllm on nvidia: its kernels need sm_75, this is sm_70"),
         (stored("w8a8"), "sm_100", None, "its kernels end with sm_90, this is sm_100: CUTLASS int8 ends with Hopper"),
         (stored("hqq"), "sm_90", None, "hqq with vllm on nvidia: vLLM does not know this method"),
+        (stored("exl3"), "sm_90", None, "exl3 with vllm on nvidia: vLLM does not know this method"),
         (stored("unknown"), "sm_90", None, "unknown with vllm on nvidia: vLLM does not know this method"),
     ],
 )
