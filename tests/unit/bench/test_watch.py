@@ -1,8 +1,8 @@
 """Telemetry while tests run, and what it says of their values."""
 
-import time
 from collections.abc import Callable
-from threading import current_thread, main_thread
+from threading import Event, current_thread, main_thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 
@@ -16,18 +16,35 @@ PLAN = make_plan(cpu(), quick=False, only=frozenset())
 
 
 class Sensed(FakeAdapter):
-    """Telemetry by how often it was asked."""
+    """Telemetry by how often the thread that measures asked."""
 
     def __init__(self, tell: Callable[[int], Telemetry]) -> None:
         super().__init__()
         self.tell = tell
         self.asked = 0
+
+    def _telemetry(self) -> Telemetry:
+        if current_thread() is not main_thread():
+            return Telemetry()  # a round that took longer than it should
+        self.asked += 1
+        return self.tell(self.asked)
+
+
+class Counted(FakeAdapter):
+    """Its clock is the number of readings; `fourth` is set by the fourth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
         self.threads: set[str] = set()
+        self.fourth = Event()
 
     def _telemetry(self) -> Telemetry:
         self.asked += 1
         self.threads.add(current_thread().name)
-        return self.tell(self.asked)
+        if self.asked == 4:
+            self.fourth.set()
+        return Telemetry(clock_mhz=float(self.asked))
 
 
 def measured(tell: Callable[[int], Telemetry]) -> Reading:
@@ -82,16 +99,12 @@ def test_a_broken_sensor_costs_no_measurement() -> None:
 
 
 def test_a_long_test_is_read_from_another_thread_while_it_runs() -> None:
-    adapter = Sensed(lambda asked: Telemetry(clock_mhz=float(asked)))
+    adapter = Counted()
     with Watch(adapter, interval_s=0.001)() as readings:
-        deadline = time.monotonic() + 5.0
-        while len(readings) < 4 and time.monotonic() < deadline:
-            time.sleep(0.001)
+        assert adapter.fourth.wait(60)
     assert adapter.threads == {main_thread().name, "telemetry"}
     assert [reading.clock_mhz for reading in readings] == [float(n) for n in range(1, adapter.asked + 1)]
-    known = len(readings)
-    time.sleep(0.005)
-    assert len(readings) == known
+    assert "telemetry" not in {thread.name for thread in enumerate_threads()}
 
 
 def test_readings_of_all_rounds_are_summed_up() -> None:
