@@ -29,7 +29,7 @@ LIBRARIES = {
 TOOLS = {"nvidia": ("nvidia-smi",), "ascend": ("npu-smi",), "amd": ("amd-smi", "rocm-smi"), "intel": ("xpu-smi",)}
 vendors = pytest.mark.parametrize("vendor", CARDS)
 never = threading.Event()
-meeting = threading.Barrier(2, timeout=10)
+meeting = threading.Barrier(2, timeout=60)
 
 
 def raising(host: Host) -> ProbeResult:
@@ -46,7 +46,7 @@ def meeting_others(host: Host) -> ProbeResult:
     return ProbeResult()
 
 
-def probed(host: Host, plugins: Sequence[VendorPlugin] = PLUGINS, timeout_s: float = 10) -> ProbeResult:
+def probed(host: Host, plugins: Sequence[VendorPlugin] = PLUGINS, timeout_s: float = 60) -> ProbeResult:
     return PortableDeviceManager(host, plugins).probe_devices(timeout_s)
 
 
