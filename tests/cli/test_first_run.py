@@ -1,5 +1,6 @@
 """The script behind `make run`."""
 
+import os
 import runpy
 import signal
 import subprocess
@@ -21,10 +22,12 @@ def test_the_table_of_similarities_has_no_trailing_spaces(capsys: pytest.Capture
 
 def test_the_folder_is_named_and_an_interruption_ends_with_a_line_and_130() -> None:
     command = [sys.executable, str(SCRIPT), "--once"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as running:
         assert running.stdout is not None
         said = next(line for line in running.stdout if line.strip())
-        running.send_signal(signal.SIGINT)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         rest = running.stdout.read()
     assert said == "the files of this run are in .run/\n"
     assert rest.strip().splitlines()[-1] == "stopped; `make run` begins again"
