@@ -1,6 +1,5 @@
 """DCMI and ACL through the real loader, ctypes and child process, from libraries built here."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,14 @@ def loaded(request: pytest.FixtureRequest, libraries: dict[str, Path], monkeypat
     monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries[request.param]))
 
 
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("DCMI_S", "ACL_S", "MEMORY_S"):
+        monkeypatch.setattr(asking, limit, 60.0)
+
+
 def asked(name: str) -> Any:
-    return LocalHost().isolated(f"{FOLDER}.{name}", 20)
+    return LocalHost().isolated(f"{FOLDER}.{name}", 60)
 
 
 @pytest.mark.usefixtures("loaded")
@@ -149,6 +154,8 @@ def test_a_lost_chip_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -
 def test_a_chip_over_which_dcmi_fails_leaves_the_others_their_facts(
     fault: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if fault == "hang":
+        monkeypatch.setattr(asking, "DCMI_S", 10.0)
     monkeypatch.setenv("FAKE_chip", fault)
     monkeypatch.setenv("FAKE_count", "0")
     found = {device.id: device for device in probe(machine()).devices}
@@ -247,12 +254,11 @@ def test_a_machine_is_judged_by_both_libraries() -> None:
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize("how", ["hang", "crash"])
 def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "DCMI_S", 2.0)
+    if how == "hang":
+        monkeypatch.setattr(asking, "DCMI_S", 2.0)
     monkeypatch.setenv("FAKE_dcmi_init", how)
     monkeypatch.setenv("FAKE_count", "2")
-    begin = time.monotonic()
     answer = probe(machine())
-    assert time.monotonic() - begin < 20
     assert [device.usable for device in answer.devices] == [True, True]
     assert [device.memory.reported_bytes for device in answer.devices] == [8000, 8000]
     expected = "DCMI did not answer within 2 s" if how == "hang" else "DCMI was killed by signal 6"
@@ -262,6 +268,8 @@ def test_a_dcmi_that_hangs_or_crashes_leaves_the_word_of_acl(how: str, monkeypat
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize("how", ["hang", "crash"])
 def test_a_dcmi_that_fails_over_every_chip_leaves_the_word_of_acl(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "hang":
+        monkeypatch.setattr(asking, "DCMI_S", 10.0)
     monkeypatch.setenv("FAKE_dcmi_get_device_health", how)
     answer = probe(machine())
     assert [device.verdict.code for device in answer.devices] == ["limited"] * 3
@@ -284,7 +292,8 @@ def test_a_dcmi_that_fails_over_every_chip_leaves_the_word_of_acl(how: str, monk
 def test_an_acl_that_fails_leaves_the_facts_of_dcmi(
     function: str, said: str, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "ACL_S", 2.0)
+    if said == "hang":
+        monkeypatch.setattr(asking, "ACL_S", 2.0)
     monkeypatch.setenv(f"FAKE_{function}", said)
     for device in probe(machine()).devices:
         assert (device.usable, device.verdict.code) == (False, code)
