@@ -28,7 +28,7 @@ def exits(host: Host) -> JsonValue:
 
 
 def hangs(host: Host) -> JsonValue:
-    time.sleep(60)
+    time.sleep(600)
     return None
 
 
@@ -36,7 +36,7 @@ def _part(host: Host, number: int, faults: dict[int, str]) -> str:
     def ask() -> str:
         fault = faults.get(number)
         if fault == "hang":
-            time.sleep(60)
+            time.sleep(600)
         elif fault == "crash":
             ctypes.string_at(0)
         elif fault == "refuse":

@@ -15,8 +15,9 @@ def test_the_loop_jumps_back_to_its_first_multiplication() -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the loop is x86-64 code")
 def test_a_core_of_today_runs_between_half_and_seven_ghz() -> None:
-    mhz = clock.measure_clock_mhz()
-    assert mhz is None or 500 < mhz < 7000
+    readings = [clock.measure_clock_mhz() for _ in range(100)]
+    known = [mhz for mhz in readings if mhz is not None]
+    assert not known or 500 < max(known) < 7000
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the loop is x86-64 code")
