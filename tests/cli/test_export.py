@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ import pytest
 import yaml
 
 from tests.cli.conftest import HOSTS, Cli
+from vllm_probe.api.serving_vllm import VllmRun, serve_vllm
 from vllm_probe.core.files import read_json
+from vllm_probe.host.children import LocalChild
+from vllm_probe.host.local import LocalHost
 
 FORMS = ("vllm", "docker", "compose", "k8s")
 EMBEDDING = "Qwen3-Embedding-0.6B"
@@ -358,3 +362,17 @@ def test_a_signal_reaches_vllm_and_its_exit_code_is_ours(cli: Cli, on_path: Path
         assert process.returncode == 7
     assert (out, err.splitlines()[-1]) == ("", "said on stdout")
     assert read_json(record)["signal"] == number
+
+
+class Disturbed(LocalHost):
+    """Gets a signal while it starts a child."""
+
+    def launch(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> LocalChild:
+        child = super().launch(["sleep", "60"])
+        signal.raise_signal(signal.SIGTERM)
+        return child
+
+
+def test_a_signal_that_comes_while_vllm_is_started_reaches_it() -> None:
+    run = VllmRun(program="vllm", model=(), text="", options=(), env={})
+    assert serve_vllm(run, Disturbed()) == 128 + signal.SIGTERM

@@ -105,24 +105,34 @@ def serve_vllm(run: VllmRun, host: "Host", *, api_key: str | None = None) -> int
     with TemporaryDirectory(prefix="vllm-probe-") as folder, ExitStack() as until_end:
         file = Path(folder) / "vllm.yaml"
         file.write_text(run.text, encoding="utf-8")
-        children: list[Child] = []
-        for name in _FORWARDED:
-            _forward(name, children, until_end)
-        children.append(host.launch(run.argv(str(file)), env))
-        code = children[0].wait() or 0
+        signals = _Signals(until_end)
+        child = host.launch(run.argv(str(file)), env)
+        signals.pass_on_to(child)
+        code = child.wait() or 0
     return code if code >= 0 else 128 - code
 
 
-def _forward(name: str, children: "list[Child]", until_end: ExitStack) -> None:
-    number = getattr(signal, name, None)
-    if number is None:
-        return
+class _Signals:
+    """Keeps the signals that come until there is a child to pass them on to."""
 
-    def pass_on(received: int, _frame: object) -> None:
-        for child in children:
-            child.signal(received)
+    def __init__(self, until_end: ExitStack) -> None:
+        self._kept: list[int] = []
+        self._child: Child | None = None
+        for number in (getattr(signal, name, None) for name in _FORWARDED):
+            if number is not None:
+                until_end.callback(signal.signal, number, signal.signal(number, self._receive))
 
-    until_end.callback(signal.signal, number, signal.signal(number, pass_on))
+    def pass_on_to(self, child: "Child") -> None:
+        """Passes on what was kept, and from now on everything."""
+        self._child = child
+        for number in self._kept:
+            child.signal(number)
+
+    def _receive(self, number: int, _frame: object) -> None:
+        if self._child:
+            self._child.signal(number)
+        else:
+            self._kept.append(number)
 
 
 def _in_its_words(config: "RuntimeConfig", found: "Installed") -> "RuntimeConfig":
