@@ -27,7 +27,7 @@ from vllm_probe.models.hub_client import NETWORK, counting, translated
 from vllm_probe.models.safetensors import LENGTH_BYTES, MAX_HEADER_BYTES, TensorInfo, header_length, parse_header
 
 if TYPE_CHECKING:
-    from huggingface_hub import ModelInfo
+    from huggingface_hub import HfApi, ModelInfo
 
 T = TypeVar("T")
 
@@ -109,8 +109,11 @@ class Hub:
             HubRefused: it is kept for those whom the hub has let in.
             HubUnreachable: the hub does not answer.
         """
+        from huggingface_hub import HfApi
+
         with translated(self.name, repository, self.cache):
-            info = _within(self.answer_s, lambda: self._ask(repository), self.name)
+            api = HfApi(endpoint=self.endpoint, token=self.token)
+            info = _within(self.answer_s, lambda: self._ask(api, repository), self.name)
         if not _REPOSITORY.fullmatch(str(info.id)) or not _COMMIT.fullmatch(str(info.sha)):
             raise HubUnreachable(f"{self.name} does not answer as a hub does", hint="is HF_ENDPOINT a hub?")
         sizes = {entry.rfilename: entry.size or 0 for entry in info.siblings or ()}
@@ -192,10 +195,7 @@ class Hub:
         header = bytes(received[LENGTH_BYTES:due])
         return parse_header(header, rest - len(header), path)
 
-    def _ask(self, repository: str) -> "ModelInfo":
-        from huggingface_hub import HfApi
-
-        api = HfApi(endpoint=self.endpoint, token=self.token)
+    def _ask(self, api: "HfApi", repository: str) -> "ModelInfo":
         try:
             return api.model_info(repository, files_metadata=True, timeout=self.answer_s)
         except (AttributeError, KeyError, TypeError, JSONDecodeError) as error:

@@ -1,7 +1,10 @@
 """The hub is asked last, for few files, and whatever it answers ends in a model or in two lines."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -279,6 +282,23 @@ def test_a_hub_that_says_nothing_is_given_up_after_the_set_time(tmp_path: Path) 
         hub = replace(Hub.of(host({"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path)})), answer_s=0.2)
         with pytest.raises(HubUnreachable):
             hub.listing(TINY)
+
+
+def test_the_time_that_the_client_takes_to_load_is_not_the_hubs(hub: LocalHub, folder: Path) -> None:
+    code = (
+        "import sys, threading\n"
+        "class Noting:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'huggingface_hub.hf_api':\n"
+        "            print(threading.current_thread() is threading.main_thread())\n"
+        "sys.meta_path.insert(0, Noting())\n"
+        "from vllm_probe.models.hub import Hub\n"
+        "from vllm_probe.host.local import LocalHost\n"
+        f"Hub.of(LocalHost()).listing({TINY!r})\n"
+    )
+    env = os.environ | {"HF_ENDPOINT": hub.url, "HF_HUB_ETAG_TIMEOUT": "60"}
+    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert ended.stdout == "True\n"
 
 
 def test_a_name_look_up_that_hangs_is_left_behind() -> None:
