@@ -17,7 +17,7 @@ FILES = sorted((ROOT / "vllm_probe").rglob("*.py"))
 
 def test_the_layers_hold() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=100)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=250)
     assert ended.returncode == 0, ended.stdout
 
 
@@ -49,5 +49,5 @@ def test_the_verbs_stand_at_the_root_also_after_their_packages_were_imported() -
 
 def test_importing_the_root_imports_nothing_else() -> None:
     code = "import vllm_probe, sys; print(*[name for name in sys.modules if name.startswith('vllm_probe.')])"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=250)
     assert ended.stdout.split() == []

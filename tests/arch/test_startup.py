@@ -21,7 +21,7 @@ def imported(*arguments: str, cwd: Path) -> set[str]:
     """Modules that the process holds when the command is over."""
     code = "import sys; from vllm_probe.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", code, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=cwd)
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=cwd)
     return set(ended.stderr.splitlines()[-1].split())
 
 

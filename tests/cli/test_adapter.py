@@ -192,6 +192,7 @@ def acme(cli: Cli, tmp_path: Path) -> Installed:
     return Installed(tmp_path / "made" / "vllm-probe-my-npu", tmp_path / "site")
 
 
+@pytest.mark.timeout(600)
 def test_a_new_package_is_clean_and_passes_its_own_tests(acme: Installed) -> None:
     acme.run("ruff", "check", ".")
     acme.run("ruff", "format", "--check", ".")

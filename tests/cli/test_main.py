@@ -273,7 +273,7 @@ def test_a_command_without_its_extra_says_which_to_install(cli: Cli, module: str
     assert cli("negotiate", "--model", "all-MiniLM-L6-v2", "--capability", "cpu.json").code == 0
     for command in (["serve", "--port", "0"], *([["bench"]] if module == "torch" else [])):
         argv = [sys.executable, "-c", _WITHOUT, module, *command]
-        ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=250)
         assert ended.returncode == 3
         assert "[missing-extra]" in ended.stderr
         assert extra_command("runtime") in ended.stderr
@@ -283,13 +283,13 @@ def test_a_command_without_its_extra_says_which_to_install(cli: Cli, module: str
 def test_torch_without_numpy_says_nothing_to_the_user() -> None:
     code = f"{_WITHOUT.rpartition('; ')[0]}; main(sys.argv[2:]); import torch"
     argv = [sys.executable, "-c", code, "numpy", "--version"]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=250)
     assert ended.stderr == ""
 
 
 def test_a_reader_that_goes_away_changes_nothing() -> None:
     command = f"{sys.executable} -m vllm_probe schema runtime | true; echo ${{PIPESTATUS[0]}}"
-    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=250)
     assert (ended.stdout, ended.stderr) == ("0\n", "")
 
 

