@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.vendors.primitive_faults import PRIMITIVE_FAULTS
 from tests.vendors.scripted import Complete
+from tests.vendors.transfer_faults import TRANSFER_FAULTS
 from vllm_probe.core.primitive import Compiled, Done, MemoryReading, Support
 from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
 
@@ -122,10 +123,6 @@ def _truncating(self: Complete, rows: Any, name: str | None) -> Any:
 
 def _ignoring_the_list(self: Complete, pool: Any, blocks: Any, host: Any, *rest: Any) -> None:
     Complete._swap(self, pool, range(len(blocks)), host, *rest)
-
-
-def _skipping_a_call(self: NullAdapter, calls: Any) -> float:
-    return NullAdapter._time_batch(self, calls[:-1])
 
 
 FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
@@ -278,13 +275,6 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
     "quantizing by cutting off": ({"_quantize": _truncating}, "quantize", "off by 0.9.* steps, half of one"),
     "a swap of other blocks": ({"_swap": _ignoring_the_list}, "swap", "is not what the blocks held"),
     "a swap that does nothing": ({"_swap": lambda self, *_: None}, "swap", "is not what"),
-    "no time": ({"_time_batch": lambda self, calls: [call() for call in calls] and 0.0}, "time_batch", "take 0 s"),
-    "time that does not grow": (
-        {"_time_batch": lambda self, calls: float(bool([call() for call in calls]))},
-        "time_batch",
-        "4 copies of 1 MiB take 1 s, 32 of them 1 s",
-    ),
-    "a call that is left out": ({"_time_batch": _skipping_a_call}, "time_batch", "every call once"),
     "a compiler that is wrong": (
         {"_compile_model": lambda self, fn, hints: Compiled(function=lambda x: x, backend="magic")},
         "compile_model",
@@ -297,4 +287,5 @@ FAULTS: dict[str, tuple[Hooks | dict[str, Any], str, str]] = {
     ),
     "a close that closes nothing": ({"close": lambda self: None}, "reopens", "after close does not raise"),
     **PRIMITIVE_FAULTS,
+    **TRANSFER_FAULTS,
 }

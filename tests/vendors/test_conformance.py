@@ -80,10 +80,10 @@ def test_progress_counts_the_checks_that_the_result_counts() -> None:
 
 
 def test_one_failing_check_does_not_stop_the_others() -> None:
-    results = results_of(broken(_rope=lambda self, *_: 1 / 0, _triad=lambda self, *_: 1 / 0))
+    results = results_of(broken(_rope=lambda self, *_: 1 / 0, _read=lambda self, *_: 1 / 0))
     failed = {result.name: result.reason for result in results if result.ok is False}
     assert failed == {
-        "memory operations: triad": "raised ZeroDivisionError: division by zero",
+        "memory operations: read": "raised ZeroDivisionError: division by zero",
         "rope: fp32 scripted": "heads [1, 1, 16]: raised ZeroDivisionError: division by zero",
     }
     assert len(results) == len(results_of(Complete))

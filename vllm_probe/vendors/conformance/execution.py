@@ -1,14 +1,13 @@
-"""Primitives against the reference, and what stands around them: support, widths, timing, compilation."""
+"""Primitives against the reference, and what stands around them: support, widths, compilation."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import inf
 from typing import Any
 
 from vllm_probe.core.errors import UnknownName
 from vllm_probe.core.primitive import CompileHints, Primitive
 from vllm_probe.core.values import COMPUTE_DTYPES
-from vllm_probe.vendors.conformance import reference
+from vllm_probe.vendors.conformance import reference, timing
 from vllm_probe.vendors.conformance.cases import gate
 from vllm_probe.vendors.conformance.computing import points_of
 from vllm_probe.vendors.conformance.numerics import Operands, difference, flat, operand, values
@@ -36,8 +35,6 @@ _WEIGHT_ONLY = ((5, 64, 48), (257, 128, 16), (3, 1152, 48), (33, 128, 80))
 
 _SETTLE_S = 45.0
 """How long a compiler may take, within the limit of a check."""
-
-_ROUNDS, _FEW, _MANY = 40, 4, 32
 
 
 def primitive_checks(adapter: Adapter) -> Iterator[Check]:
@@ -147,27 +144,6 @@ def _misnamed(adapter: Adapter) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"{name} with an unknown implementation", partial(call, implementation="?")
 
 
-def _timing(subject: Subject) -> Outcome:
-    """The least of interleaved rounds, because other work on the machine only adds time; as many as it takes."""
-    adapter, done = subject.adapter, list[int]()
-    source, target = (adapter.allocate(1 << 20) for _ in range(2))
-
-    def copy(number: int) -> None:
-        adapter.copy(source, target)
-        done.append(number)
-
-    least = dict.fromkeys((_FEW, _MANY), inf)
-    for _ in range(_ROUNDS):
-        for count in least:
-            done.clear()
-            least[count] = min(least[count], adapter.time_batch([partial(copy, number) for number in range(count)]))
-            if done != [*range(count)]:
-                return failed("time_batch does not make every call once, in order")
-        if 0 < 2 * least[_FEW] < least[_MANY]:
-            return PASSED
-    return failed(f"{_FEW} copies of 1 MiB take {least[_FEW]:.2g} s, {_MANY} of them {least[_MANY]:.2g} s")
-
-
 def _compiled(subject: Subject) -> Outcome:
     """Before it is compiled, which may last, and after that again and again.
 
@@ -214,6 +190,6 @@ AROUND = (
     Check("primitives: unknown names raise UnknownName", _unknown),
 )
 AFTER = (
-    Check("time_batch: every call once, more take longer", _timing),
+    *timing.CHECKS,
     Check("compile_model: the same values, or a reason", _compiled),
 )

@@ -1,11 +1,11 @@
 """Copies, their events, fences, and the simple operations over memory."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, get_args
 
-from vllm_probe.core.primitive import Primitive
+from vllm_probe.core.primitive import Event, Primitive
 from vllm_probe.core.values import COMPUTE_DTYPES, FenceScope
 from vllm_probe.vendors.conformance.numerics import difference, flat
 from vllm_probe.vendors.conformance.outcome import (
@@ -16,12 +16,25 @@ from vllm_probe.vendors.conformance.outcome import (
     Subject,
     failed,
     first_failure,
+    skipped,
     unless,
 )
+from vllm_probe.vendors.conformance.timing import runs_on
 
 _SIZES = (1, 63, 4096, 70_001)
 _LARGE = (1 << 20) + 1
+_BLOCK = 4096
+_LONG, _BEFORE = 1 << 26, 4
+"""Bytes of a copy that takes a device a while, and how many of them stand before one that others wait for."""
+
+_PARTS = ((0, 5000), (0, 1), (1, 63), (64, 128), (4999, 1), (4096, 904))
+"""Begin and bytes of parts of `_DRAWN`."""
+
 _DRAWN, _FEW = 5000, 256
+_COUNTS = (_DRAWN, 1, 17, 500, 1040, 2100)
+"""Values that are read, which do not all divide alike among the units of a device."""
+
+_STRIDE = 16
 _SHAPES = ((5,), (2, 3), (3, 1, 4))
 
 
@@ -66,8 +79,44 @@ def _copies(subject: Subject, *, non_blocking: bool) -> Outcome:
         for queue in queues:
             if wrong := _chain(subject.adapter, nbytes, non_blocking=non_blocking, queue=queue):
                 return failed(wrong + (f" in queue {queue}" if len(queues) > 1 else ""))
-    wrong = _chain(subject.adapter, _LARGE, non_blocking=non_blocking, queue=0)
-    return failed(wrong) if wrong else PASSED
+    if wrong := _chain(subject.adapter, _LARGE, non_blocking=non_blocking, queue=0):
+        return failed(wrong)
+    wrong = _out_of_order(subject.adapter, lambda event: event.wait()) if non_blocking else None
+    return failed(f"behind the event {wrong}") if wrong else PASSED
+
+
+def _out_of_order(adapter: Adapter, hold: Callable[[Event], object]) -> str | None:
+    """How a copy in the first queue is wrong that `hold` keeps behind the event of one at the end of the last queue."""
+    pattern, last = _pattern(_BLOCK, 1), adapter.copy_queues - 1
+    source, middle, end = adapter.from_host(pattern, "int8"), adapter.allocate(_BLOCK), adapter.allocate(_BLOCK)
+    adapter.copy(adapter.from_host(_pattern(_BLOCK, 2), "int8"), middle)
+    pinned, filled = adapter.allocate_pinned(_LONG), adapter.allocate(_LONG)
+    adapter.synchronize()
+    try:
+        for _ in range(_BEFORE):
+            adapter.copy(pinned, filled, non_blocking=True, queue=last)
+        hold(adapter.copy(source, middle, non_blocking=True, queue=last))
+        adapter.copy(middle, end, non_blocking=True)
+        adapter.synchronize()
+        return _first_difference(adapter.to_host(end), pattern)
+    finally:
+        adapter.synchronize()
+        adapter.release(pinned)
+
+
+def _unfinished(adapter: Adapter, scope: FenceScope) -> str | None:
+    """How long copies go on behind a fence that the host is to see them behind."""
+    pinned, filled = adapter.allocate_pinned(_LONG), adapter.allocate(_LONG)
+
+    def fenced() -> None:
+        for _ in range(2 * _BEFORE):
+            adapter.copy(pinned, filled, non_blocking=True, queue=adapter.copy_queues - 1)
+        adapter.fence(scope)
+
+    try:
+        return runs_on(adapter, fenced)
+    finally:
+        adapter.release(pinned)
 
 
 def _fence(scope: FenceScope, subject: Subject) -> Outcome:
@@ -76,9 +125,13 @@ def _fence(scope: FenceScope, subject: Subject) -> Outcome:
     A fence within the device need not wait for copies that are still in a queue.
     """
     adapter, queued = subject.adapter, scope in {"device", "system"}
-    pattern = _pattern(4096, 1)
-    middle, pinned = adapter.allocate(4096), adapter.allocate_pinned(4096)
-    end = pinned if scope == "system" else adapter.allocate(4096)
+    if queued and (wrong := _out_of_order(adapter, lambda _: adapter.fence(scope))):
+        return failed(f"behind the fence {wrong}")
+    if scope == "system" and (wrong := _unfinished(adapter, scope)):
+        return failed(f"the fence {wrong}")
+    pattern = _pattern(_BLOCK, 1)
+    middle, pinned = adapter.allocate(_BLOCK), adapter.allocate_pinned(_BLOCK)
+    end = pinned if scope == "system" else adapter.allocate(_BLOCK)
     try:
         adapter.copy(adapter.from_host(pattern, "int8"), middle, non_blocking=queued)
         adapter.fence(scope)
@@ -140,18 +193,49 @@ def _triad(subject: Subject) -> Outcome:
 
 
 def _read(subject: Subject) -> Outcome:
-    """Every value counts: one of them is changed at the begin, at the end and in the middle."""
-    adapter = subject.adapter
+    """Every value counts: one of them is changed at the begin, at the end and in every vector."""
+    return first_failure(_unread(subject.adapter, count) for count in _COUNTS)
 
+
+def _unread(adapter: Adapter, count: int) -> Outcome:
     def reduced(changed: int | None) -> list[float]:
-        values = [9.0 if place == changed else 1.0 for place in range(_DRAWN)]
+        values = [9.0 if place == changed else 1.0 for place in range(count)]
         return [*flat(adapter.to_host(adapter.read(adapter.from_host(values, "fp32"))))]
 
     same = reduced(None)
     if len(same) != 1:
         return failed(f"read gives {len(same)} values, not one")
-    unseen = next((place for place in (0, _DRAWN // 3, _DRAWN // 2, _DRAWN - 1) if reduced(place) == same), None)
-    return PASSED if unseen is None else failed(f"read does not notice that value {unseen} of {_DRAWN} changed")
+    places = dict.fromkeys((0, count // 3, count // 2, count - 1, *range(_STRIDE // 2, count, _STRIDE)))
+    unseen = next((place for place in places if reduced(place) == same), None)
+    return PASSED if unseen is None else failed(f"read does not notice that value {unseen} of {count} changed")
+
+
+def _parts(subject: Subject) -> Outcome:
+    """Of device and pinned memory, where the adapter names any: what lies there, in the same place."""
+    adapter, pattern = subject.adapter, _pattern(_DRAWN, 1)
+    whole, pinned = adapter.from_host(pattern, "int8"), adapter.allocate_pinned(_DRAWN)
+    try:
+        adapter.copy(whole, pinned).wait()
+        found = [
+            (begin, nbytes, tensor, part)
+            for tensor in (whole, pinned)
+            for begin, nbytes in _PARTS
+            if (part := adapter.part(tensor, begin, nbytes)) is not None
+        ]
+        if not found:
+            return skipped("the adapter names no parts")
+        return first_failure(_misplaced(adapter, pattern, *each) for each in found)
+    finally:
+        adapter.release(pinned)
+
+
+def _misplaced(adapter: Adapter, pattern: list[int], begin: int, nbytes: int, tensor: Any, part: Any) -> Outcome:
+    what = f"{nbytes} bytes from {begin} on of {len(pattern)}"
+    if wrong := _first_difference(adapter.to_host(part), pattern[begin : begin + nbytes]):
+        return failed(f"{what}: {wrong}")
+    address, own = adapter.address(tensor), adapter.address(part)
+    inside = address is None or own is None or own == address + begin
+    return PASSED if inside else failed(f"{what} lie elsewhere than in its memory")
 
 
 CHECKS = (
@@ -162,4 +246,5 @@ CHECKS = (
     Check("memory operations: random data follows its seed", _seeded),
     Check("memory operations: triad", _triad),
     Check("memory operations: read", _read),
+    Check("memory operations: parts", _parts),
 )

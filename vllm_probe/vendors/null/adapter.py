@@ -123,7 +123,9 @@ class NullAdapter(HardwareAdapter[NullTensor]):
             out.value = b.value + scale * c.value
 
     def _fence(self, scope: FenceScope) -> None:
-        """Nothing is ever out of order, whatever the `scope`."""
+        """Nothing is ever out of order, and `system` waits for the transfers."""
+        if scope == "system":
+            self._synchronize()
 
     def _synchronize(self) -> None:
         """Waits for the transfers; nothing else is ever queued."""
@@ -172,8 +174,14 @@ class NullAdapter(HardwareAdapter[NullTensor]):
         tensor.host = "pinned" if pinned else "pageable"
         return tensor
 
-    def _part(self, tensor: NullTensor, offset: int, nbytes: int) -> NullTensor:
-        return NullTensor((nbytes,), "int8", tensor.value, tensor.address + offset)
+    def _part(self, tensor: NullTensor, offset: int, nbytes: int) -> NullTensor | None:
+        """Of elements that differ, those of a byte each are shown, as they are now."""
+        value = tensor.value
+        if isinstance(value, list):
+            if tensor.dtype != "int8":
+                return None
+            value = value[offset : offset + nbytes]
+        return NullTensor((nbytes,), "int8", value, tensor.address + offset)
 
     def _address(self, tensor: NullTensor) -> int:
         return tensor.address
