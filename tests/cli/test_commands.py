@@ -383,3 +383,14 @@ def test_what_cannot_be_measured_without_torch_names_both_ways_out(cli: Cli, mon
         api.negotiate("Qwen3-Embedding-0.6B", _WithoutTorch())
     assert extra_command("runtime") in caught.value.hint
     assert "--capability" in caught.value.hint
+
+
+@pytest.mark.parametrize("command", ["detect", "doctor"])
+def test_a_broken_descriptor_of_this_machine_is_said_and_one_beside_a_replay_is_not(cli: Cli, command: str) -> None:
+    Path("capability.json").write_text('{"a"')
+    here = cli(command, width=200)
+    assert "CAP-01  degrades  this machine" in here.out
+    assert "      vllm-probe capability validate capability.json" in here.out
+    replayed = cli("--replay", str(HOSTS / "cpu-healthy"), command)
+    assert replayed.code == 0
+    assert "CAP-01" not in replayed.out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vllm_probe.core.errors import SchemaViolation, UnknownName, UnwritableOutput
 
 if TYPE_CHECKING:
-    from vllm_probe.core.device import Device, Diagnosis, Inventory
+    from vllm_probe.core.device import Device, Diagnosis, Finding, Inventory
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.descriptors import SearchResult
     from vllm_probe.vendors.listing import Descriptor
@@ -84,7 +84,7 @@ def inventory(host: "Host | None" = None, *, vendor: str | None = None, wakes: b
     def descriptor_of(device: "Device") -> str | None:
         return next((str(found.path) for found in search(device, manager, stamp.host_fingerprint) if found.used), None)
 
-    return take_inventory(host, manager, stamp, descriptor_of)
+    return take_inventory(host, manager, stamp, descriptor_of, _broken(manager, stamp.host_fingerprint))
 
 
 def judged_devices(manager: "PortableDeviceManager") -> "tuple[Device, ...]":
@@ -132,19 +132,30 @@ def doctor(
 
     host = host or open_host()
     transcripts = _transcripts(host)
+    manager, stamp = discover(host), make_stamp(host)
+    broken = _broken(manager, stamp.host_fingerprint)
     if record is None:
-        return diagnose(host, discover(host), make_stamp(host), log, transcripts, log_path)
+        return diagnose(host, manager, stamp, log, transcripts, log_path, known=broken)
     from vllm_probe.host.record import RecordingHost, write_recording
     from vllm_probe.models.cache import cache_folder
 
     if (record / "scene.json").exists():
         raise UnwritableOutput(f"{record} holds a recording already", hint="name a new folder")
     recorder = RecordingHost(host)
-    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log, transcripts, log_path)
+    found = diagnose(recorder, discover(recorder), make_stamp(recorder), log, transcripts, log_path, known=broken)
     inventory(recorder)
     cache_folder(recorder)
     write_recording(recorder, record)
     return found
+
+
+def _broken(manager: "PortableDeviceManager", fingerprint: str) -> "tuple[Finding, ...]":
+    """What cannot be read among the descriptors of this machine; those beside a replay are another's."""
+    if is_replay(manager.host):
+        return ()
+    from vllm_probe.vendors.broken import broken_descriptors
+
+    return tuple(broken_descriptors(manager, fingerprint))
 
 
 def _transcripts(host: "Host") -> tuple[str, ...]:

@@ -47,18 +47,20 @@ _UNJUDGED = Row(
 )
 
 
-def diagnose(
+def diagnose(  # noqa: PLR0913 - what was found and read before comes from as many places
     host: Host,
     manager: PortableDeviceManager,
     stamp: Stamp,
     log: str | None = None,
     transcripts: Sequence[str] = (),
     log_path: str | None = None,
+    *,
+    known: Sequence[Finding] = (),
 ) -> Diagnosis:
     """What is wrong with `host`, and the exact commands that fix it; nothing is changed.
 
     `log` is error text that a user wants explained, from the file `log_path` where it is one; `transcripts` are those
-    of a recording's commands.
+    of a recording's commands; `known` was found before.
     """
     text = "\n".join([*transcripts, log or ""])
     probed = manager.probe_devices()
@@ -67,7 +69,7 @@ def diagnose(
     ]
     software = read_software(host)
     weighed = tuple(weigh(device, software, host.env) for device in probed.devices)
-    seen = (*manager.findings(), *probed.findings, *found, *_unjudged(host, weighed))
+    seen = (*manager.findings(), *known, *probed.findings, *found, *_unjudged(host, weighed))
     seen = (*seen, *not_covered(host, weighed, software))
     why = tuple(unusable(host, weighed, seen))
     computes = any(device.usable and device.kind in {"gpu", "npu"} for device in weighed)

@@ -1,6 +1,6 @@
 """What is on a machine, which device to take, and what was lost on the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -43,11 +43,15 @@ _UNKNOWN = Row("PLG-09", "info", cause="The <label> at <address> is no accelerat
 
 
 def take_inventory(
-    host: Host, manager: PortableDeviceManager, stamp: Stamp, descriptor_of: Callable[[Device], str | None]
+    host: Host,
+    manager: PortableDeviceManager,
+    stamp: Stamp,
+    descriptor_of: Callable[[Device], str | None],
+    known: Sequence[Finding] = (),
 ) -> Inventory:
     """Every device of `host`, judged, with the software that would run on it; no device is woken or initialised.
 
-    `descriptor_of` names the capability document that serves a device, or gives null.
+    `descriptor_of` names the capability document that serves a device, or gives null; `known` was found before.
     """
     probed = manager.probe_devices()
     software = read_software(host)
@@ -74,6 +78,7 @@ def take_inventory(
         vllm_pick=picks["vllm_pick"],
         findings=(
             *manager.findings(),
+            *known,
             *probed.findings,
             *nearest_first(host, _lost(host, manager, devices, refused, picked)),
         ),
