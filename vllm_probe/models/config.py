@@ -19,7 +19,8 @@ RERANKER = "ForSequenceClassification"
 _SCORER = re.compile(r"(?:^|/|--)qwen3-reranker-[\d.]+b[\w.-]*(?:/|$)", re.IGNORECASE)
 _SCORE_TOKENS = ("no", "yes")  # https://huggingface.co/Qwen/Qwen3-Reranker-8B; nothing in its files says so
 
-_EMBEDDER = re.compile(rf"(?<!LMHead)Model$|{RERANKER}$")
+_EMBEDDER = re.compile(rf"(?<!LMHead)(?<!VLChat)(?<!Omni)Model$|{RERANKER}$")
+_TEXT_PARTS = ("text_config", "llm_config")
 _DECODERS = ("ForCausalLM", "LMHeadModel", "Model", "TextModel", "ForConditionalGeneration")
 _ASSUMED_LEN = 2048  # `_get_and_verify_max_len` of vllm/config/model.py, 0.32
 _POOLINGS: dict[str, Pooling] = {"avg": "mean", "cls": "cls", "last": "last"}
@@ -46,9 +47,8 @@ def parse_config(
         InvalidModel: a value is missing, out of range or contradicts another.
         UnsupportedModel: an architecture or variant whose shape this release cannot express.
     """
-    text = config.get("text_config") if isinstance(config, dict) else None
-    merged = {**config, **text, "architectures": config.get("architectures")} if isinstance(text, dict) else config
-    facts, traits, architecture = _architecture(merged, source, is_nested=isinstance(text, dict))
+    merged, is_nested = _text_of(config)
+    facts, traits, architecture = _architecture(merged, source, is_nested=is_nested)
     scores = architecture == "Qwen3ForCausalLM" and any(map(_SCORER.search, (name, source)))
     architecture = architecture.replace("ForCausalLM", RERANKER) if scores else architecture
     encodes, rotates = "encoder" in traits, has_rotation(facts, traits)
@@ -111,6 +111,21 @@ def parse_config(
     return quantized(spec, facts)
 
 
+def _text_of(config: JsonValue) -> tuple[JsonValue, bool]:
+    """`config` with the values of its text part at the top, and whether it has one.
+
+    A Qwen that also speaks has its text part, and the towers, in the part that thinks, which is all that vLLM loads.
+    """
+    whole = config if isinstance(config, dict) else {}
+    thinker = whole.get("thinker_config")
+    whole = {**whole, **thinker} if isinstance(thinker, dict) else whole
+    for part in _TEXT_PARTS:
+        if isinstance(text := whole.get(part), dict):
+            architectures = config.get("architectures") if isinstance(config, dict) else None
+            return {**whole, **text, "architectures": architectures}, True
+    return config, False
+
+
 def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[Facts, set[str], str]:
     kind = Facts(config, source).word("model_type")
     if kind not in ARCHITECTURES:
@@ -127,7 +142,7 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
     tails = ("Model", "ForMaskedLM") if encodes else _DECODERS
     tails = (*tails, RERANKER)
     architecture = str((facts.items("architectures") or [stem + tails[0]])[0])
-    if not is_nested and architecture.lower() not in [(stem + tail).lower() for tail in tails]:
+    if not is_nested and architecture.lower() not in [(stem + tail).lower() for tail in ("", *tails)]:
         raise _unsupported(source, f"the architecture {architecture[:80]!r} of model type {kind!r} is not known")
     if facts.word("position_embedding_type", default="absolute") != "absolute" or facts.flag("is_decoder"):
         raise _unsupported(source, "an encoder with relative positions or causal attention")

@@ -160,6 +160,10 @@ ARCHITECTURES: dict[str, tuple[str, set[str], dict[str, JsonValue]]] = {
     "qwen2_vl_text": ("Qwen2VL", set(), _BIASED),
     "qwen2_5_vl": ("Qwen2_5_VL", set(), _BIASED),
     "qwen2_5_vl_text": ("Qwen2_5_VL", set(), _BIASED),
+    "qwen2_5_omni_text": ("Qwen2_5Omni", set(), _BIASED),
+    "qwen3_omni_moe_text": ("Qwen3OmniMoe", set(), _NORMED),
+    "phi3_v": ("Phi3V", set(), _WINDOWED),
+    "minicpmv": ("MiniCPMV", {"generator"}, _BIASED),
     "qwen3_vl_text": ("Qwen3VL", set(), _NORMED),
     "qwen3_vl_moe_text": ("Qwen3VLMoe", set(), _NORMED),
 }

@@ -34,6 +34,7 @@ key/value heads as heads where none are given."""
 
 _TWO_PARTS = "an encoder and a decoder, where this release reads models of one of them"
 _NO_ENGINE = "neither vLLM nor the bundled runtime has it"
+_UNCOUNTED = "which this release cannot count"
 _UNSIZED = "whose cache this release cannot size"
 _REFUSED = {
     **dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "m2m_100", "marian", "t5gemma"), _TWO_PARTS),
@@ -50,9 +51,18 @@ _REFUSED = {
     **dict.fromkeys(
         ("gemma3n", "gemma3n_text"), "parallel streams through its layers, and towers that no config describes"
     ),
-    "step3_text": "queries between narrower projections, which this release cannot count",
-    "zamba2": "layers that share the weights of others, which this release cannot count",
-    "kimi_linear": "a delta rule with a decay for each channel, which this release cannot count",
+    **dict.fromkeys(("mimo_v2_flash", "mimo_v2"), f"values narrower than keys, {_UNSIZED}"),
+    "minicpm3": f"latent attention whose keys and values vLLM unfolds, {_UNSIZED}",
+    "longcat_flash": f"two attentions and two feed-forwards in each layer, {_UNSIZED}",
+    "nemotron-nas": f"layers of many widths, {_UNCOUNTED}",
+    "step3p5": f"layers with other numbers of query heads, {_UNCOUNTED}",
+    **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe_text"), f"experts of two widths in each layer, {_UNCOUNTED}"),
+    **dict.fromkeys(("phi4mm", "minicpmo"), "towers that no config describes"),
+    "albert": f"one layer that stands for all; {_NO_ENGINE}",
+    "electra": f"a generator beside what it trains; {_NO_ENGINE}",
+    "step3_text": f"queries between narrower projections, {_UNCOUNTED}",
+    "zamba2": f"layers that share the weights of others, {_UNCOUNTED}",
+    "kimi_linear": f"a delta rule with a decay for each channel, {_UNCOUNTED}",
 }
 """Model types that are met, and why their shape is none that `ModelSpec` expresses.
 

@@ -1,5 +1,7 @@
 """The towers of a multimodal checkpoint, which an engine loads beside the text model."""
 
+import re
+
 from vllm_probe.core.values import JsonValue
 from vllm_probe.models.facts import Facts
 
@@ -11,14 +13,19 @@ _TOWERS: dict[str, dict[str, JsonValue]] = {
         "depth": 34, "hidden_size": 1408, "intermediate_size": 5632, "patch_size": 14, "num_position_embeddings": 577,
         "joined_parameters": 5632 * 4096 + 4096 * 4096 + 4096 * 5120,
     },
+    "Phi3VForCausalLM": {
+        "model_type": "clip_vision_model", "num_hidden_layers": 24, "hidden_size": 1024, "intermediate_size": 4096,
+        "image_size": 336, "joined_parameters": 4096 * 3072 + 3072 * 3072,
+    },
 }  # fmt: skip
 """Towers of published checkpoints, for a config that leaves `vision_config` out.
 
-Gemma 3: SigLIP So400m/14 at 896 pixels, arXiv 2503.19786 section 2; Llama 4: the configuration classes of transformers.
+Gemma 3: SigLIP So400m/14 at 896 pixels, arXiv 2503.19786 section 2; Llama 4: the configuration classes of transformers;
+Phi 3: CLIP ViT-L/14 at 336 pixels, its patches joined by four (vllm/model_executor/models/phi3v.py, 0.32).
 """
 
-
-_GATED = "Qwen2_5_VL"
+_MULTIMODAL = re.compile(r"ForConditionalGeneration$|^(?:InternVLChat|Qwen2_5Omni)Model$|^Phi3VForCausalLM$|^MiniCPMV$")
+_GATED = ("Qwen2_5_VL", "Qwen2_5Omni")
 _AUDIO_WIDTH = 1536
 _PICTURED = {
     "clip_vision_model": 1,
@@ -26,9 +33,11 @@ _PICTURED = {
     "idefics3_vision": 0,
     "smolvlm_vision": 0,
     "internvl_vision": 1,
+    "intern_vit_6b": 1,
 }
 """Towers with a position for each patch of the image, and those beside: the class token of CLIP."""
 
+_HEARING = ("qwen2_audio_encoder", "qwen2_5_omni_audio_encoder", "qwen3_omni_moe_audio_encoder")
 _MERGING = "merge_kernel_size"
 
 
@@ -38,20 +47,20 @@ def tower_parameters(architecture: str, facts: Facts) -> int:
     A layer has 4 h^2 + 2 h I weights (3 h I where it is gated), its biases and two norms; around the layers stand the
     patch embedding of `channels x frames x patch^2` inputs, a table of positions, and the linears that join it.
     """
-    if not architecture.endswith("ForConditionalGeneration"):
+    if not _MULTIMODAL.search(architecture):
         return 0
     return _image(architecture, facts) + _sound(architecture, facts)
 
 
 def uncounted(architecture: str, facts: Facts) -> str | None:
     """What the config describes beside the text model that `tower_parameters` leaves out, null without any."""
-    if not architecture.endswith("ForConditionalGeneration"):
+    if not _MULTIMODAL.search(architecture):
         return None
     counted = {"vision_config": _image(architecture, facts), "audio_config": _sound(architecture, facts)}
     left = [part for part, parameters in counted.items() if facts.part(part).values and not parameters]
-    if not left:
+    if not left and any(counted.values()):
         return None
-    return f"the tower of {' and '.join(left)} is not counted: the weights take more than is said here"
+    return f"the tower of {' and '.join(left) or 'this architecture'} is not counted: the weights take more than is said here"
 
 
 def _image(architecture: str, facts: Facts) -> int:
@@ -123,19 +132,27 @@ def _glm(tower: Facts, hidden: int, layers: int, inner: int) -> int:
 def _sound(architecture: str, facts: Facts) -> int:
     """Parameters of an audio tower and of what joins it: of Gemma 4 as transformers 5.24 builds it by default.
 
-    Qwen2-Audio has the encoder of Whisper: two convolutions over three frames, a table of positions, and layers without
-    a bias on the keys (Qwen2AudioEncoder of transformers 5.24).
+    That of the Qwen models is the encoder of Whisper: convolutions over the spectrum, and layers whose keys have no
+    bias before Qwen3-Omni (modeling_qwen2_audio.py, modeling_qwen2_5_omni.py and modeling_qwen3_omni_moe.py).
     """
     tower, text = facts.part("audio_config"), facts.count("hidden_size")
     if architecture.startswith("Gemma4") and tower.values:
         return 304_824_608 + _AUDIO_WIDTH * text
-    if tower.word("model_type") != "qwen2_audio_encoder":
+    kind = tower.word("model_type")
+    if kind not in _HEARING:
         return 0
     width, inner = tower.count("d_model", default=1280), tower.count("encoder_ffn_dim", default=5120)
     layer = 4 * width * width + 2 * width * inner + inner + 8 * width
-    around = 3 * width * (tower.count("num_mel_bins", default=128) + width) + 4 * width
+    layers, bands = tower.count("encoder_layers", default=32), tower.count("num_mel_bins", default=128)
+    if kind == _HEARING[2]:
+        inside, out = tower.count("downsample_hidden_size", default=480), tower.count("output_dim", default=3584)
+        folded = 9 * inside * (1 + 2 * inside) + 3 * inside + -(-bands // 8) * inside * width
+        return layers * (layer + width) + folded + (width + 1) * (width + out) + 2 * width
+    around = 3 * width * (bands + width) + 4 * width
+    if kind == _HEARING[1]:
+        return layers * layer + around + (width + 3) * tower.count("output_dim", default=3584)
     positions = tower.count("max_source_positions", default=1500) * width
-    return tower.count("encoder_layers", default=32) * layer + around + positions + (width + 1) * text
+    return layers * layer + around + positions + (width + 1) * text
 
 
 def _positions(tower: Facts) -> int:
@@ -150,7 +167,8 @@ def _joined(tower: Facts, facts: Facts, architecture: str, hidden: int) -> int:
     """The linears between tower and text model: as known, mergers of neighbouring patches, or one projection.
 
     Qwen3-VL has a further merger for each layer of the tower that it also hands to the text model; LLaVA has two
-    linears, InternVL too, over patches that it merges, and Idefics 3 one over `scale_factor` squared patches.
+    linears, InternVL too, over patches that it merges, and Idefics 3 one over `scale_factor` squared patches; MiniCPM-V
+    attends to the patches with `query_num` queries and projects twice.
     """
     text = facts.count("hidden_size")
     if architecture.startswith("Llava"):
@@ -158,6 +176,8 @@ def _joined(tower: Facts, facts: Facts, architecture: str, hidden: int) -> int:
     if architecture.startswith("InternVL"):
         merges = round(1 / max(facts.number("downsample_ratio", 0.5), 1 / hidden))
         return (merges * merges * hidden + text) * text
+    if architecture == "MiniCPMV":
+        return (5 * text + hidden + facts.count("query_num", default=64)) * text
     merged = hidden * (tower.maybe("spatial_merge_size") or facts.maybe("scale_factor") or 1) ** 2
     if tower.maybe("spatial_merge_size") is None:
         return tower.maybe("joined_parameters") or merged * text

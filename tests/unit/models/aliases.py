@@ -55,3 +55,52 @@ ROUNDED: dict[str, tuple[dict[str, Any], str]] = {
     ),
 }  # fmt: skip
 """Parameters in thousands of millions, as far as they are stated."""
+
+_INTERN_VIT = {
+    "model_type": "intern_vit_6b", "hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096,
+    "patch_size": 14, "image_size": 448,
+}  # fmt: skip
+_QWEN_7B = decoder(3584, 28, 28, 4, 18944, 152064, model_type="qwen2", tie_word_embeddings=False)
+
+MULTIMODAL: dict[str, tuple[dict[str, Any], str]] = {
+    "InternVL3-8B": (
+        {
+            "model_type": "internvl_chat", "architectures": ["InternVLChatModel"], "vision_config": _INTERN_VIT,
+            "llm_config": _QWEN_7B | {"vocab_size": 151674}, "downsample_ratio": 0.5, "dtype": "bfloat16",
+        },
+        "7.94",
+    ),
+    "Qwen2.5-Omni-7B, what thinks": (
+        {
+            "model_type": "qwen2_5_omni", "architectures": ["Qwen2_5OmniModel"], "dtype": "bfloat16",
+            "talker_config": {"model_type": "qwen2_5_omni_talker"},
+            "thinker_config": {
+                "model_type": "qwen2_5_omni_thinker", "text_config": _QWEN_7B | {"model_type": "qwen2_5_omni_text"},
+                "audio_config": {"model_type": "qwen2_5_omni_audio_encoder", "d_model": 1280, "encoder_layers": 32},
+                "vision_config": {
+                    "model_type": "qwen2_5_omni_vision_encoder", "depth": 32, "hidden_size": 1280,
+                    "intermediate_size": 3420, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+                },
+            },
+        },
+        "8.93",
+    ),
+    "Phi-3.5-vision": (
+        decoder(
+            3072, 32, 32, 32, 8192, 32064, model_type="phi3_v", architectures=["Phi3VForCausalLM"],
+            sliding_window=262144, img_processor={"model_name": "openai/clip-vit-large-patch14-336"},
+        ),
+        "4.15",
+    ),
+    "MiniCPM-V-2_6": (
+        decoder(
+            3584, 28, 28, 4, 18944, 151666, model_type="minicpmv", architectures=["MiniCPMV"], query_num=64,
+            vision_config={
+                "model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "image_size": 980,
+                "num_hidden_layers": 27, "patch_size": 14,
+            },
+        ),
+        "8.10",
+    ),
+}  # fmt: skip
+"""Models that see or hear, with the parameters of all of their parts."""

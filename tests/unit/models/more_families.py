@@ -129,6 +129,15 @@ REFUSED = {
     "mllama_text_model": "across to an image",
     "minimax_text_01": "lightning",
     "zamba2": "share the weights",
+    "mimo_v2_flash": "narrower than keys",
+    "minicpm3": "unfolds",
+    "longcat_flash": "two attentions",
+    "nemotron-nas": "many widths",
+    "step3p5": "numbers of query heads",
+    "ernie4_5_moe_vl": "experts of two widths",
+    "phi4mm": "towers that no config describes",
+    "albert": "one layer that stands for all",
+    "electra": "neither vLLM nor",
 }
 """Model types that are known and cannot be read, and a word of why."""
 

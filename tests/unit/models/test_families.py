@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.models.aliases import MIMO, ROUNDED
-from tests.unit.models.families import CONFIGS, OF_OWN_CODE
+from tests.unit.models.aliases import MIMO, MULTIMODAL, ROUNDED
+from tests.unit.models.families import CONFIGS, OF_OWN_CODE, decoder
 from tests.unit.models.hybrid_configs import HYBRIDS
 from tests.unit.models.more_families import DECODERS, ENCODERS, GTE_BASE, REFUSED
 from vllm_probe.core.errors import InvalidModel, UnsupportedModel
@@ -34,6 +34,36 @@ def test_a_model_of_another_ones_layers_has_the_parameters_that_its_card_says(na
     config, published = ROUNDED[name]
     decimals = len(published.partition(".")[2])
     assert f"{analyse(parse(config)).computed_parameters / 1e9:.{decimals}f}" == published
+
+
+@pytest.mark.parametrize("name", MULTIMODAL)
+def test_a_model_that_sees_or_hears_has_the_parameters_that_its_card_says(name: str) -> None:
+    config, published = MULTIMODAL[name]
+    spec = parse(config)
+    assert f"{(analyse(spec).computed_parameters + spec.vision_parameters) / 1e9:.2f}" == published
+    assert (spec.task, spec.num_layers, spec.unknown) == ("generate", 32 if "Phi" in name else 28, {})
+
+
+def test_of_a_qwen_that_speaks_only_the_part_that_thinks_is_read() -> None:
+    spec = parse(
+        {
+            "model_type": "qwen3_omni_moe",
+            "architectures": ["Qwen3OmniMoeForConditionalGeneration"],
+            "thinker_config": {
+                "text_config": decoder(
+                    *(2048, 48, 32, 4, 768, 152064),
+                    model_type="qwen3_omni_moe_text",
+                    head_dim=128,
+                    moe_intermediate_size=768,
+                    num_experts=128,
+                    num_experts_per_tok=8,
+                ),
+                "audio_config": {"model_type": "qwen3_omni_moe_audio_encoder", "output_dim": 2048},
+            },
+        }
+    )
+    assert (spec.model_type, spec.has_qk_norm, spec.task) == ("qwen3_omni_moe_text", True, "generate")
+    assert spec.vision_parameters == 649_894_784 - 1281 * (3584 - 2048)
 
 
 def test_a_mimo_has_a_layer_for_further_tokens_that_is_not_counted() -> None:

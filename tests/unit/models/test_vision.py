@@ -108,6 +108,7 @@ def test_the_tower_of_a_kimi_k2_5_is_described_in_keys_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("config", "left"),
     [
+        ({}, "this architecture"),
         ({"audio_config": {"model_type": "other"}}, "audio_config"),
         ({"vision_config": {"model_type": "other"}}, "vision_config"),
         ({"vision_config": {"a": 1}, "audio_config": {"a": 1}}, "vision_config and audio_config"),
