@@ -18,6 +18,7 @@ from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability, Measurement
 from vllm_probe.core.primitive import Event, Linear
 from vllm_probe.core.progress import silent
+from vllm_probe.core.provenance import unfounded
 from vllm_probe.core.schema import violations
 from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
 from vllm_probe.vendors.null.probe import Script
@@ -176,6 +177,7 @@ def plan_of(adapter: NullAdapter, parts: frozenset[str] = PARTS, **changes: Any)
 def bench(adapter: NullAdapter, plan: BenchPlan | None = None) -> Capability:
     document = run_bench(adapter, plan or plan_of(adapter), STAMP, save=lambda document: None, progress=silent)
     assert violations("capability", codec.to_json(document)) == ()
+    assert unfounded(codec.to_json(document)) == ()
     return document
 
 

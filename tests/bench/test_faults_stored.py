@@ -21,6 +21,7 @@ from vllm_probe.core.document import Stamp
 from vllm_probe.core.errors import DeviceHung, DeviceUnavailable, Interrupted, UnwritableOutput
 from vllm_probe.core.primitive import Event
 from vllm_probe.core.progress import silent
+from vllm_probe.core.provenance import unfounded
 from vllm_probe.core.schema import violations
 from vllm_probe.vendors.null.adapter import NullAdapter, NullTensor
 
@@ -33,6 +34,7 @@ def stored(adapter: NullAdapter, target: Path, plan: BenchPlan, progress: Any = 
 def valid(path: Path) -> Capability:
     document = json.loads(path.read_text())
     assert violations("capability", document) == ()
+    assert unfounded(document) == ()
     return codec.from_json(Capability, document)
 
 
