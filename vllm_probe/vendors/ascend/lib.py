@@ -38,9 +38,9 @@ def read(host: Host) -> Record:
 def health(host: Host) -> Record:
     """What changes from moment to moment, by device id, with few questions and no context.
 
-    Where there is no DCMI, npu-smi tells it. A device has what is known of `free_bytes`, `used_bytes`, `processes`
-    (pid, bytes, kind), `health`, `utilization`, `temperature_c`, `power_w`, `aicore_clock_mhz` and
-    `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
+    Where there is no DCMI, or it tells no memory, npu-smi does. A device has what is known of `free_bytes`,
+    `used_bytes`, `processes` (pid, bytes, kind), `health`, `utilization`, `temperature_c`, `power_w`,
+    `aicore_clock_mhz` and `aicore_clock_max_mhz`, or `lost`: why it cannot be asked.
 
     Raises:
         LibraryUnavailable: there is neither, or to ask would wake an NPU.
@@ -48,16 +48,19 @@ def health(host: Host) -> Record:
     sleeping = asleep(host, PLUGIN)
     if sleeping:
         raise LibraryUnavailable(f"DCMI was not asked, because that wakes {min(sleeping)}", hint="use the NPU first")
+    more: Iterable[Record] = ()
     try:
         report = _session(host, {name: FIELDS[name] for name in LIVE})
+        if any(not {"memory", "status", "silent"} & device.keys() for device in report.get("devices", ())):
+            more = smi.read(host)["devices"]
     except LibraryUnavailable:
         report = {"status": 0} | smi.read(host)
         if not (report["devices"] or report["status"]):
             raise
     if report["status"]:
         return {"lost": dcmi_meaning(report["status"]).text, "devices": {}}
-    units = units_of(bus_devices(host, PLUGIN), report["devices"], (), told=True)
-    return {"devices": {unit.id: _moment(unit.record) for unit in units if unit.dcmi}}
+    units = units_of(bus_devices(host, PLUGIN), report["devices"], more, told=True)
+    return {"devices": {unit.id: _moment(unit.record) for unit in units if unit.record}}
 
 
 def _moment(device: Record) -> Record:

@@ -83,6 +83,13 @@ def test_npu_smi_tells_the_health_where_there_is_no_dcmi() -> None:
         health(host_of(CARD, commands={"npu-smi info": "!timeout"}))
 
 
+def test_npu_smi_tells_the_memory_where_dcmi_does_not() -> None:
+    lacking = libs(DCMI | {"dcmi_get_device_hbm_info": -8255})
+    found = health(host_of(CARD, libs=lacking, commands={"npu-smi info": TABLE}))["devices"]["0000:c1:00.0"]
+    assert (found["free_bytes"], found["health"], found["power_w"]) == (30000 * MIB, "ok", 88.7)
+    assert "free_bytes" not in health(host_of(CARD, libs=lacking))["devices"]["0000:c1:00.0"]
+
+
 def test_memory_of_which_the_use_is_not_told_is_not_free() -> None:
     listed = "NPU ID : 0\nChip Count : 1\n"
     usages = "NPU ID : 0\nHBM Capacity(MB) : 32768\nHBM Usage Rate(%) : 0\nHealth : OK\nChip ID : 0\n"
