@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import math
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -34,7 +36,7 @@ class SlowAdapter(FaultyAdapter):
 def server(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and its base URL."""
     argv = [sys.executable, "-m", "tests.runtime.server_process", str(folder), *options]
-    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
@@ -44,10 +46,28 @@ def server(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str],
             process.kill()
 
 
+def hold(process: subprocess.Popen[str]) -> None:
+    """From now on the server computes nothing."""
+    _tell(process, "hold\n")
+
+
+def release(process: subprocess.Popen[str]) -> None:
+    """The server computes again."""
+    _tell(process, "release\n")
+
+
+def _tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+    assert process.stdout.readline() == line
+
+
 def status_of(url: str) -> int:
     """Status of a GET."""
     try:
-        with urllib.request.urlopen(url, timeout=20) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -66,9 +86,10 @@ def embed(url: str, given: Any) -> tuple[int, Any]:
             return error.code, json.load(error)
 
 
-def metric(url: str, *names: str) -> float:
+def metric(url: str, *names: str, key: str = "none") -> float:
     """Sum of metrics over their labels."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as response:
+    question = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(question, timeout=60) as response:
         lines = response.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] in names)
 
@@ -76,6 +97,15 @@ def metric(url: str, *names: str) -> float:
 def open_requests(url: str) -> int:
     """Requests that were admitted and wait or run."""
     return int(metric(url, "vllm:num_requests_waiting", "vllm:num_requests_running"))
+
+
+def obey(adapter: FaultyAdapter) -> None:
+    """Holds and releases the computing as the lines of stdin say, each of which is answered by itself."""
+    with open(0, "rb", buffering=0) as lines:
+        for line in lines:
+            (adapter.gate.clear if line == b"hold\n" else adapter.gate.set)()
+            sys.stdout.write(line.decode())
+            sys.stdout.flush()
 
 
 def main() -> int:
@@ -88,7 +118,9 @@ def main() -> int:
     given = parser.parse_args()
     adapter = SlowAdapter()
     engine = load_engine(given.folder, adapter, queue=given.queue, max_num_batched_tokens=256)
+    engine.stall_s = math.inf
     adapter.delay_s = given.delay
+    threading.Thread(target=obey, args=(adapter,), daemon=True).start()
     options = ServerOptions(
         port=0, api_key=given.api_key, served_model_names=("tiny", "alias"), drain_timeout_s=given.drain
     )

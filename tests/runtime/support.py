@@ -56,7 +56,7 @@ class FaultyAdapter(CpuAdapter):
         lengths: Sequence[int],
         **options: Any,
     ) -> torch.Tensor:
-        assert self.gate.wait(30)
+        assert self.gate.wait(100)
         self._calls.append(tuple(lengths))
         states = super().attention(query, key, value, lengths, **options)
         sizes = list(lengths) if sum(lengths) == len(states) else [len(states)]
@@ -84,8 +84,8 @@ def ids(*lengths: int) -> list[list[int]]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Returns once `condition` holds; fails after 20 seconds."""
-    deadline = time.monotonic() + 20
+    """Returns once `condition` holds; fails after 100 seconds."""
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

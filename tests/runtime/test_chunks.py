@@ -88,7 +88,7 @@ def test_short_prompts_are_answered_between_the_chunks_of_a_long_one(load: Load)
     for future in (long, *shorts):
         future.add_done_callback(order.append)
     adapter.gate.set()
-    assert torch.equal(long.result(20).vectors, alone)
+    assert torch.equal(long.result(60).vectors, alone)
     assert steps == [(16,), (4, 9), (16,), (5,), (16,), (16,)]
     assert order[-1] is long
     assert all(future.done() for future in shorts)

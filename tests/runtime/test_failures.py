@@ -16,10 +16,10 @@ def test_a_failing_prompt_fails_its_request_alone(load: Load) -> None:
     adapter.gate.clear()
     futures = [engine.submit(engine.prepare(ids(*lengths))) for lengths in ((3,), (4, 7), (5, 6))]
     adapter.gate.set()
-    assert futures[0].result(20).vectors.isfinite().all()
+    assert futures[0].result(60).vectors.isfinite().all()
     with pytest.raises(RequestFailed, match="the model failed on this input"):
-        futures[1].result(20)
-    assert torch.equal(futures[2].result(20).vectors, engine.embed(ids(5, 6)).vectors)
+        futures[1].result(60)
+    assert torch.equal(futures[2].result(60).vectors, engine.embed(ids(5, 6)).vectors)
 
 
 def test_a_vector_that_is_not_finite_never_leaves(load: Load) -> None:
@@ -29,9 +29,9 @@ def test_a_vector_that_is_not_finite_never_leaves(load: Load) -> None:
     futures = [engine.submit(engine.prepare(ids(*lengths))) for lengths in ((3,), (7, 7), (5,))]
     adapter.gate.set()
     with pytest.raises(RequestFailed, match="not finite") as failed:
-        futures[1].result(20)
+        futures[1].result(60)
     assert failed.value.reason == "non_finite"
-    assert all(futures[index].result(20).vectors.isfinite().all() for index in (0, 2))
+    assert all(futures[index].result(60).vectors.isfinite().all() for index in (0, 2))
 
 
 def test_after_a_failure_everything_works(load: Load) -> None:
@@ -54,7 +54,7 @@ def test_a_cancelled_request_is_never_computed(load: Load) -> None:
     assert waiting.cancel()
     assert engine.queue_state().waiting_tokens == 0
     adapter.gate.set()
-    running.result(20)
+    running.result(60)
     engine.embed(ids(5))
     assert (33,) not in adapter.steps
 
@@ -80,7 +80,7 @@ def test_a_full_queue_refuses(load: Load) -> None:
     with pytest.raises(QueueFull, match="60 tokens are waiting, the limit is 100"):
         engine.embed(ids(41))
     adapter.gate.set()
-    assert [future.result(20).prompt_tokens for future in futures] == [64, 60]
+    assert [future.result(60).prompt_tokens for future in futures] == [64, 60]
 
 
 def test_what_was_admitted_is_answered_after_admission_stopped(load: Load) -> None:
@@ -92,7 +92,7 @@ def test_what_was_admitted_is_answered_after_admission_stopped(load: Load) -> No
     with pytest.raises(QueueClosed):
         engine.embed(ids(1))
     adapter.gate.set()
-    assert [future.result(20).prompt_tokens for future in futures] == [60] * 4
+    assert [future.result(60).prompt_tokens for future in futures] == [60] * 4
     wait_until(lambda: engine.unhealthy() == "the engine loop has ended")
 
 
@@ -100,11 +100,14 @@ def test_closing_fails_what_waits(load: Load) -> None:
     engine, adapter = load(max_num_batched_tokens=64)
     adapter.gate.clear()
     futures = [engine.submit(engine.prepare(ids(60))) for _ in range(3)]
-    threading.Timer(0.05, adapter.gate.set).start()
-    engine.close()
+    closing = threading.Thread(target=engine.close)
+    closing.start()
     for future in futures:
         with pytest.raises(QueueClosed, match="the engine was closed"):
-            future.result(20)
+            future.result(60)
+    assert closing.is_alive()
+    adapter.gate.set()
+    closing.join()
 
 
 def test_a_loop_that_does_not_move_is_not_healthy(load: Load) -> None:
@@ -115,7 +118,7 @@ def test_a_loop_that_does_not_move_is_not_healthy(load: Load) -> None:
     wait_until(lambda: "has not moved" in (engine.unhealthy() or ""))
     engine.stall_s = Engine.stall_s
     adapter.gate.set()
-    future.result(20)
+    future.result(60)
     assert engine.unhealthy() is None
 
 

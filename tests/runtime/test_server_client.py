@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ from typing import Any
 import openai
 import pytest
 
-from tests.runtime.server_process import server
+from tests.runtime.server_process import hold, metric, release, server
 from tests.runtime.support import load_engine, wait_until
 from vllm_probe.runtime.engine import Engine
 
 TEXTS = ["the river is cold", "rain falls on stone", "a"]
 KEY = "secret"
+REFUSALS = "vllm:admission_rejections_total"
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +31,30 @@ def url(tiny: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def slow(tiny: Path) -> Iterator[str]:
-    """A server with a key and a short queue, 0.2 s per step of 256 tokens."""
-    with server(tiny, "--delay", "0.1", "--queue", "100", "--api-key", KEY) as (_, address):
-        yield address
-
-
-def metrics(client: openai.OpenAI) -> str:
-    return client.get("/../metrics", cast_to=str)
+def busy(tiny: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server with a key and a short queue."""
+    with server(tiny, "--queue", "100", "--api-key", KEY) as process_and_address:
+        yield process_and_address
 
 
 @contextmanager
-def occupied(url: str) -> Iterator[None]:
-    """While no second large request is admitted, for two seconds."""
+def occupied(process: subprocess.Popen[str], url: str) -> Iterator[None]:
+    """No second large request is admitted, until one was refused."""
+    refused = metric(url, REFUSALS, key=KEY)
+    hold(process)
+
+    def release_later() -> None:
+        wait_until(lambda: metric(url, REFUSALS, key=KEY) > refused)
+        release(process)
+
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         long = threading.Thread(target=lambda: client.embeddings.create(model="tiny", input=[[4] * 60] * 40))
         long.start()
-        wait_until(lambda: 'vllm:num_requests_running{engine="0",model_name="tiny"} 1.0' in metrics(client))
+        wait_until(lambda: metric(url, "vllm:num_requests_running", key=KEY) == 1)
+        releasing = threading.Thread(target=release_later)
+        releasing.start()
         yield
+        releasing.join()
         long.join()
 
 
@@ -101,8 +109,8 @@ def test_the_official_client_maps_errors(url: str) -> None:
             client.embeddings.create(model="tiny", input=[[99]])
 
 
-def test_the_official_client_learns_of_a_wrong_key(slow: str) -> None:
-    with openai.OpenAI(base_url=f"{slow}/v1", api_key="wrong") as client:
+def test_the_official_client_learns_of_a_wrong_key(busy: tuple[Any, str]) -> None:
+    with openai.OpenAI(base_url=f"{busy[1]}/v1", api_key="wrong") as client:
         with pytest.raises(openai.AuthenticationError, match="a valid API key is needed") as refused:
             client.models.list()
         assert refused.value.type == "AuthenticationError"
@@ -140,15 +148,15 @@ def test_the_official_client_chooses_dimensions(tiny: Path, tmp_path: Path) -> N
             assert refused.value.param == "dimensions"
 
 
-def test_the_official_client_learns_when_to_come_back(slow: str) -> None:
-    with openai.OpenAI(base_url=f"{slow}/v1", api_key=KEY, max_retries=0) as client, occupied(slow):
+def test_the_official_client_learns_when_to_come_back(busy: tuple[Any, str]) -> None:
+    with openai.OpenAI(base_url=f"{busy[1]}/v1", api_key=KEY, max_retries=0) as client, occupied(*busy):
         with pytest.raises(openai.RateLimitError, match="another large request") as refused:
             client.embeddings.create(model="tiny", input=TEXTS * 8)
         assert int(refused.value.response.headers["retry-after"]) >= 1
 
 
-def test_the_official_client_comes_back_when_it_was_told_to(slow: str) -> None:
-    with openai.OpenAI(base_url=f"{slow}/v1", api_key=KEY, max_retries=9) as client, occupied(slow):
+def test_the_official_client_comes_back_when_it_was_told_to(busy: tuple[Any, str]) -> None:
+    with openai.OpenAI(base_url=f"{busy[1]}/v1", api_key=KEY, max_retries=9) as client, occupied(*busy):
         began = time.monotonic()
         raw = client.embeddings.with_raw_response.create(model="tiny", input=TEXTS * 8)
         waited_s = time.monotonic() - began
@@ -157,12 +165,12 @@ def test_the_official_client_comes_back_when_it_was_told_to(slow: str) -> None:
     assert len(raw.parse().data) == 24
 
 
-def test_the_official_client_comes_back_asynchronously(slow: str) -> None:
+def test_the_official_client_comes_back_asynchronously(busy: tuple[Any, str]) -> None:
     async def ask() -> Any:
-        async with openai.AsyncOpenAI(base_url=f"{slow}/v1", api_key=KEY, max_retries=9) as client:
+        async with openai.AsyncOpenAI(base_url=f"{busy[1]}/v1", api_key=KEY, max_retries=9) as client:
             return await client.embeddings.with_raw_response.create(model="tiny", input=TEXTS * 8)
 
-    with occupied(slow):
+    with occupied(*busy):
         raw = asyncio.run(ask())
     assert raw.retries_taken >= 1
     assert len(raw.parse().data) == 24

@@ -134,7 +134,7 @@ def test_a_request_larger_than_the_queue_locks_nobody_out(faulty: tuple[FastAPI,
     assert int(response.headers["retry-after"]) >= 1
     done = len(adapter.steps)
     adapter.gate.set()
-    large.result(20)
+    large.result(60)
     assert order == [small, large]
     assert (30,) in adapter.steps[: done + 3]
 
@@ -150,7 +150,7 @@ def test_a_full_queue_is_429_with_a_time(faulty: tuple[FastAPI, Engine, FaultyAd
         assert_error(response, 429, "64 tokens are waiting, the limit is 100")
         assert 1 <= int(response.headers["retry-after"]) <= 120
     adapter.gate.set()
-    assert [future.result(20).prompt_tokens for future in futures] == [64, 64]
+    assert [future.result(60).prompt_tokens for future in futures] == [64, 64]
     assert metric(app, "vllm:admission_rejections_total") == 2
 
 
@@ -168,7 +168,7 @@ def test_after_a_refusal_a_request_is_refused_unread(faulty: tuple[FastAPI, Engi
         assert_error(call(app, "POST", path, content=b"not JSON"), 400, "Invalid JSON")
     adapter.gate.set()
     for future in futures:
-        future.result(20)
+        future.result(60)
     assert_error(call(app, "POST", "/v1/embeddings", content=large), 400, "Invalid JSON")
 
 
@@ -181,7 +181,7 @@ def test_load_counts_what_waits_and_runs(faulty: tuple[FastAPI, Engine, FaultyAd
     assert call(app, "GET", "/load").json() == {"server_load": 2}
     adapter.gate.set()
     for future in futures:
-        future.result(20)
+        future.result(60)
 
 
 def test_a_draining_server_is_503_and_closes(faulty: tuple[FastAPI, Engine, FaultyAdapter]) -> None:
@@ -203,7 +203,7 @@ def test_a_stalled_engine_is_503(faulty: tuple[FastAPI, Engine, FaultyAdapter]) 
     wait_until(lambda: call(app, "GET", "/health").status_code == 503)
     assert "has not moved" in call(app, "GET", "/health").text
     adapter.gate.set()
-    future.result(20)
+    future.result(60)
 
 
 def test_a_client_that_hangs_up_while_it_sends_is_counted_and_nothing_more(
@@ -239,9 +239,9 @@ def test_a_client_that_goes_away_leaves_the_queue(faulty: tuple[FastAPI, Engine,
 
     content = json.dumps({"input": ids(33)}).encode()
     gone = request(app, "POST", "/v1/embeddings", content, until=until_queued())
-    assert asyncio.run(asyncio.wait_for(gone, 20)).status_code == 499
+    assert asyncio.run(asyncio.wait_for(gone, 60)).status_code == 499
     assert engine.queue_state().waiting_tokens == 0
     adapter.gate.set()
-    running.result(20)
+    running.result(60)
     assert (33,) not in adapter.steps
     assert metric(app, "probe:request_failures_total") == 1
