@@ -135,15 +135,16 @@ def test_a_kernel_that_does_not_compile_says_why(
 
 
 @pytest.mark.parametrize("implementation", ["vector", "local"])
+@pytest.mark.parametrize(("many", "first"), [(32, "[33, 130] x [65, 130]^T"), (512, "[1031, 16] x [8, 16]^T")])
 def test_a_kernel_that_forgets_the_last_row_of_many_fails_the_gate(
-    adapter: OpenClAdapter, implementation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    adapter: OpenClAdapter, implementation: str, many: int, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for source in files("vllm_probe_opencl.kernels").iterdir():
         if source.name.endswith(".cl"):
-            text = source.read_text("utf-8")
-            (tmp_path / source.name).write_text(text.replace("min(ROWS, m - row)", "min(ROWS, m - row - (m > 32))"))
+            text, wrong = source.read_text("utf-8"), f"min(ROWS, m - row - (m > {many} && row + ROWS >= m))"
+            (tmp_path / source.name).write_text(text.replace("min(ROWS, m - row)", wrong))
     monkeypatch.setattr("vllm_probe_opencl.kernels.files", lambda _: tmp_path)
-    assert (gate(adapter, Primitive.LINEAR, "fp32", implementation) or "").startswith("[33, 130] x [65, 130]^T: ")
+    assert (gate(adapter, Primitive.LINEAR, "fp32", implementation) or "").startswith(f"{first}: ")
 
 
 def test_pinned_memory_goes_back_to_the_driver(adapter: OpenClAdapter) -> None:
