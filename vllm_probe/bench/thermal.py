@@ -16,6 +16,7 @@ from vllm_probe.bench.facts import Sheet
 from vllm_probe.bench.load import Load, Slice
 from vllm_probe.bench.peak import judge
 from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.rounds import BUSY
 from vllm_probe.bench.section import Section
 from vllm_probe.bench.timing import CONFIDENCES, Case, Reading, Work, absent
 from vllm_probe.bench.watch import Seen, sum_up
@@ -33,7 +34,6 @@ _SHORTEST_S, _LEAST_S = 1.0, 2.0
 
 _SLOPE, _SPREAD_PCT = 0.01, 10.0
 _FELL = 0.97
-_BUSY = 0.9
 _FIELDS = ("burst_gflops", "sustained_gflops", "ratio", "seconds_to_throttle")
 
 
@@ -170,13 +170,13 @@ class ThermalSection(Section):
             (slope > _SLOPE, f"it still fell by {100 * slope:.1f} % from one half to the other"),
             (spread_pct > _SPREAD_PCT, f"its parts differ by {spread_pct:.1f} %"),
             (load.timer is not None, load.timer or ""),
-            (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
+            (share < BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (seen.held_down is not None, seen.held_down or ""),
             (judged.doubt is not None, judged.doubt or ""),
         )
         doubts = [*work.doubts, *self.plan.timed_doubts, *(text for applies, text in found if applies)]
         status: Status = "noisy" if slope > _SLOPE or spread_pct > _SPREAD_PCT else "measured"
-        if share < _BUSY or seen.held_down:
+        if share < BUSY or seen.held_down:
             status = "throttled"
         if judged.verdict == "suspect" or load.timer:
             status = "suspect"
@@ -220,7 +220,7 @@ def _time_to_fall(slices: Sequence[Slice], burst: float, about: Measurement, sha
     signal, total_s = _signal(slices), sum(each.seconds for each in slices)
     by_clock = slices[0].clock_mhz is not None and signal != [each.gflops for each in slices]
     what = "clock" if by_clock else "rate"
-    if not by_clock and share < _BUSY:
+    if not by_clock and share < BUSY:
         return absent("suspect", "nobody tells the clock, and other work took the processor: heat cannot be told apart")
     highest = max(signal) if by_clock else max(*signal, burst)
     fallen = [value < _FELL * highest for value in signal]

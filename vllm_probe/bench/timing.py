@@ -14,20 +14,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, median_error, within_memory
+from vllm_probe.bench.doubt import checked, describe, doubt_of_clock, doubt_of_timer, within_memory
 from vllm_probe.bench.facts import software_of
 from vllm_probe.bench.peak import Expected, judge
 from vllm_probe.bench.plan import BenchPlan
+from vllm_probe.bench.rounds import BUSY, Round, Rounds
 from vllm_probe.bench.watch import Watch, sum_up
 from vllm_probe.core.adapter import HardwareAdapter
 from vllm_probe.core.capability import Confidence, Measurement, Status
-from vllm_probe.core.primitive import Telemetry
 
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
-
 STATUSES: tuple[Status, ...] = ("measured", "noisy", "throttled", "suspect")
 """Of a value, from the one to be trusted to the one that tells nothing."""
 
@@ -36,7 +34,6 @@ _CAP_S = 2.0
 _SETTLED = 0.005
 _NOISY = 0.01
 _QUIET_PCT = 2.0
-_BUSY = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,23 +103,11 @@ class _Entry:
     work: Work | None = None
     call_s: float = 0.0
     turn: int = 0
-    rounds: list["_Round"] = field(default_factory=list)
+    rounds: Rounds = field(default_factory=Rounds)
     timed_s: float = 0.0
     host_s: float = 0.0
     unsure: str | None = None
     timer: str | None = None
-
-
-class _Round(NamedTuple):
-    """Seconds of a call in each batch, and the share of its threads' time that a CPU test had a processor for."""
-
-    samples: list[float]
-    share: float
-    telemetry: list[Telemetry]
-
-
-def _mean_share(rounds: Sequence[_Round]) -> float:
-    return fmean(each.share for each in rounds)
 
 
 class Stopwatch:
@@ -240,7 +225,7 @@ class Stopwatch:
             entry.host_s += self._adapter.clock() - host_s
         timed_s = math.fsum(samples) * size
         entry.timed_s += timed_s
-        entry.rounds.append(_Round(samples, self._share(work, processor_s / timed_s), readings))
+        entry.rounds.taken.append(Round(samples, self._share(work, processor_s / timed_s), readings))
 
     def _batch_size(self, entry: _Entry) -> int:
         return max(1, math.ceil(self._plan.batch_s / entry.call_s))
@@ -258,10 +243,10 @@ class Stopwatch:
         others_s = 2 * self._waiting * plan.rounds * plan.round_s
         if entry.timed_s >= _CAP_S or left_s < others_s:
             return True
-        trusted = self._trusted(entry)
-        is_calm = _mean_share(trusted) >= _BUSY
+        trusted = entry.rounds.trusted(plan.rounds)
+        is_calm = trusted.share >= BUSY
         most = max(plan.most_rounds * entry.case.share, plan.rounds) + (0 if is_calm else plan.rounds)
-        return rounds >= most or (is_calm and median_error([each.samples for each in trusted]) < _SETTLED)
+        return rounds >= most or (is_calm and trusted.error < _SETTLED)
 
     def _share(self, work: Work, processors: float) -> float:
         """Of its threads, `processors` of which ran on average, in a CPU test; 1 elsewhere."""
@@ -270,26 +255,17 @@ class Stopwatch:
         threads = budget and (work.threads or budget)
         return processors / threads if threads else 1.0
 
-    def _trusted(self, entry: _Entry) -> list[_Round]:
-        """All rounds, or where they lacked processor time those that did not, if they are enough."""
-        calm = [each for each in entry.rounds if each.share >= _BUSY]
-        is_calm = _mean_share(entry.rounds) >= _BUSY
-        return calm if not is_calm and len(calm) >= self._plan.rounds else entry.rounds
-
     def _reading(self, entry: _Entry, work: Work) -> Reading:
-        rounds = self._trusted(entry)
+        rounds = entry.rounds.trusted(self._plan.rounds)
         left_out = len(entry.rounds) - len(rounds)
-        medians = [median(each.samples) for each in rounds]
-        call_s = median(medians)
-        value = call_s * 1e6 if work.amount is None else work.amount / call_s / 1e9
-        spread_pct = 100 * (max(medians) - min(medians)) / median(medians)
-        error = median_error([each.samples for each in rounds])
-        share, seen = _mean_share(rounds), sum_up([each.telemetry for each in rounds])
+        value = rounds.call_s * 1e6 if work.amount is None else work.amount / rounds.call_s / 1e9
+        share, spread_pct, error = rounds.share, rounds.spread_pct, rounds.error
+        seen = sum_up([each.telemetry for each in rounds.taken])
         judged = judge(value, entry.case.expected, seen.highest_mhz)
         found = (
             (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
             (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
-            (share < _BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
+            (share < BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (left_out > 0, f"{left_out} of {len(entry.rounds)} rounds lacked processor time and are left out"),
             (seen.held_down is not None, seen.held_down or ""),
         )
@@ -299,7 +275,7 @@ class Stopwatch:
         doubts = [*dict.fromkeys(all_doubts)]
         status: Status = "noisy" if spread_pct > work.noisy_pct or error >= _NOISY else "measured"
         is_wrong = judged.verdict == "suspect" or entry.timer is not None
-        if is_wrong or share < _BUSY or seen.held_down:
+        if is_wrong or share < BUSY or seen.held_down:
             status = "suspect" if is_wrong else "throttled"
         measurement = Measurement(
             source="measured",
@@ -309,7 +285,7 @@ class Stopwatch:
             verdict=judged.verdict,
             pct_of_peak=judged.pct_of_peak,
             unit=entry.case.unit,
-            samples=sum(len(each.samples) for each in rounds),
+            samples=rounds.samples,
             spread_pct=spread_pct,
             method=f"{work.method}; {self._software}",
             implementation=work.implementation,
