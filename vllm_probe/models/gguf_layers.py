@@ -8,21 +8,28 @@ _FULL_EVERY = 4  # where full_attention_interval is not stated (llama.cpp, src/l
 _MAIN = ("sliding_attention", "full_attention")  # the kind whose heads the config states for the model
 _PATTERN = "attention.sliding_window_pattern"
 _KV_HEADS = "attention.head_count_kv"
+_WIDTH = "feed_forward_length"
+_SSM = ("conv_kernel", "state_size", "group_count", "time_step_rank")
+_STATES = {
+    "granitemoehybrid": ("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_head"),
+    "nemotron_h": ("conv_kernel", "ssm_state_size", "n_groups", "mamba_num_heads", "mamba_head_dim"),
+}
+"""By model type, its keys for those of `_SSM` and for the width of a head."""
 
 
-def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
-    """Kinds of the layers, their heads and widths; a number for each layer becomes one for each kind.
+def layer_config(facts: Facts, layers: int, kind: JsonValue) -> dict[str, JsonValue]:
+    """Kinds of the layers of a model type, their heads and widths; a number for each layer becomes one for each kind.
 
     Raises:
         InvalidModel: an array that does not describe every layer.
         UnsupportedModel: layers of one kind that differ.
     """
-    config = _kinds(facts, layers)
+    config = _states(facts, layers, str(kind)) if kind in _STATES else _kinds(facts, layers)
     kinds = config.get("layer_types") or ["full_attention"] * layers
     main = next((kind for kind in _MAIN if kind in kinds), kinds[0])
     heads = _by_kind(facts, "attention.head_count", kinds)
     kv_heads = _by_kind(facts, _KV_HEADS, kinds) or heads
-    widths = _by_kind(facts, "feed_forward_length", ["any"] * layers)
+    widths = _by_kind(facts, _WIDTH, ["any"] * layers)
     config["num_attention_heads"] = heads.get(main)
     config["num_key_value_heads"] = kv_heads.get(main)
     config["intermediate_size"] = widths.get("any")
@@ -34,6 +41,24 @@ def layer_config(facts: Facts, layers: int) -> dict[str, JsonValue]:
         return config | _latent(facts)
     count = heads.get(main)
     return config | _head_widths(facts, facts.count("embedding_length") // count if count else None)
+
+
+def _states(facts: Facts, layers: int, kind: str) -> dict[str, JsonValue]:
+    """Layers of attention have keys, those of a feed-forward alone have its width, the rest keep the states of a Mamba.
+
+    Raises:
+        InvalidModel: an array that does not describe every layer.
+    """
+    keys, widths = (facts.items(key)[:layers] for key in (_KV_HEADS, _WIDTH))
+    for key, listed in ((_KV_HEADS, keys), (_WIDTH, widths or keys)):
+        if len(listed) < layers:
+            raise facts.invalid(f"{key} lists {len(listed)} of {layers} layers")
+    alone = "moe" if facts.values.get("expert_count") else "mlp"
+    besides = [alone if width else "linear_attention" for width in widths] or ["linear_attention"] * layers
+    found = ["full_attention" if heads else beside for heads, beside in zip(keys, besides, strict=True)]
+    values = [facts.count(f"ssm.{key}") for key in _SSM]
+    sizes = zip(_STATES[kind], (*values, facts.count("ssm.inner_size") // values[-1]), strict=True)
+    return {"layer_types": list(found), **dict(sizes)}
 
 
 def _kinds(facts: Facts, layers: int) -> dict[str, JsonValue]:

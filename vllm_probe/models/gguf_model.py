@@ -5,6 +5,7 @@ Keys and their meaning: gguf-py/gguf/constants.py and convert_hf_to_gguf.py of h
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,9 +98,10 @@ def _config(facts: Facts, file: GgufFile, architecture: str) -> dict[str, JsonVa
     """The config that a checkpoint of this shape would have."""
     layers, tensors = _num_layers(facts), file.tensors
     config = {name: _plain(facts.values[key]) for key, name in KEYS.items() if facts.values.get(key, 0) != 0}
-    config |= layer_config(facts, layers)
+    model_type = _model_type(facts, file, architecture)
+    config |= layer_config(facts, layers, model_type)
     config |= {
-        "model_type": _model_type(facts, file, architecture),
+        "model_type": model_type,
         "num_hidden_layers": layers,
         "vocab_size": _rows(facts, file, "token_embd.weight"),
         "type_vocab_size": _rows(facts, file, "token_types.weight") if "token_types.weight" in tensors else 0,
@@ -129,23 +131,45 @@ def _plain(value: JsonValue) -> JsonValue:
 
 def _own_ways(facts: Facts, config: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """What files of one architecture say in a way of their own, or leave to llama.cpp (src/llama-model.cpp)."""
-    model_type = config["model_type"]
-    if model_type in ("roberta", "xlm-roberta"):  # rows up to the padding token's are cut off
-        return {"pad_token_id": 1, "max_position_embeddings": facts.count("context_length") + 2}
-    if model_type == "llama4_text":
-        return {"attention_chunk_size": 8192, "intermediate_size": facts.count("expert_feed_forward_length")}
-    if model_type == "gpt_oss":
-        return {"sliding_window_pattern": 2} | config
-    if model_type == "falcon":  # whose key/value heads an older config leaves to a flag
-        return {"new_decoder_architecture": True}
-    if model_type == "gpt_bigcode":
-        return {"multi_query": config["num_key_value_heads"] == 1}
-    if model_type == "ernie4_5_moe":
-        return {"moe_layer_start_index": facts.count("leading_dense_block_count", default=0, minimum=0)}
+    if own := _OWN_WAYS.get(str(config["model_type"])):
+        return own(facts, config)
     if "linear_num_value_heads" in config:
-        heads = facts.count("ssm.time_step_rank")
-        return {"linear_value_head_dim": facts.count("ssm.inner_size") // heads}
+        return {"linear_value_head_dim": facts.count("ssm.inner_size") // facts.count("ssm.time_step_rank")}
     return {}
+
+
+def _roberta(facts: Facts, _: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Rows up to the padding token's are cut off."""
+    return {"pad_token_id": 1, "max_position_embeddings": facts.count("context_length") + 2}
+
+
+def _granite(facts: Facts, _: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Experts and positions of a Granite 4, which without experts has its shared one alone."""
+    experts, shared = facts.values.get("expert_count") or None, facts.maybe("expert_shared_feed_forward_length")
+    alone = {"intermediate_size": shared, "shared_expert_intermediate_size": None} if shared and not experts else {}
+    rotated = "rope" if facts.flag("rope.scaling.finetuned") else "nope"
+    return {"num_local_experts": experts, **alone, "position_embedding_type": rotated}
+
+
+_OWN_WAYS: dict[str, Callable[[Facts, dict[str, JsonValue]], dict[str, JsonValue]]] = {
+    "roberta": _roberta,
+    "xlm-roberta": _roberta,
+    "granitemoehybrid": _granite,
+    "nemotron_h": lambda facts, _: {
+        "moe_shared_expert_intermediate_size": facts.maybe("expert_shared_feed_forward_length")
+    },
+    "llama4_text": lambda facts, _: {
+        "attention_chunk_size": 8192,
+        "intermediate_size": facts.count("expert_feed_forward_length"),
+    },
+    "gpt_oss": lambda _, config: {"sliding_window_pattern": 2} | config,
+    "falcon": lambda *_: {"new_decoder_architecture": True},
+    "gpt_bigcode": lambda _, config: {"multi_query": config["num_key_value_heads"] == 1},
+    "ernie4_5_moe": lambda facts, _: {
+        "moe_layer_start_index": facts.count("leading_dense_block_count", default=0, minimum=0)
+    },
+}
+"""By model type; key/value heads of an older Falcon are left to a flag."""
 
 
 def _model_type(facts: Facts, file: GgufFile, architecture: str) -> str:

@@ -60,7 +60,8 @@ def uncounted(architecture: str, facts: Facts) -> str | None:
     left = [part for part, parameters in counted.items() if facts.part(part).values and not parameters]
     if not left and any(counted.values()):
         return None
-    return f"the tower of {' and '.join(left) or 'this architecture'} is not counted: the weights take more than is said here"
+    whose = " and ".join(left) or "this architecture"
+    return f"the tower of {whose} is not counted: the weights take more than is said here"
 
 
 def _image(architecture: str, facts: Facts) -> int:

@@ -27,6 +27,38 @@ ONE_EACH = DENSE | {"num_key_value_heads": 4}
 EARLY = {"first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 1}
 CONVOLUTIONS: dict[str, object] = {"attention.head_count_kv": [0, 0, 2, 0], "shortconv.l_cache": 3}
 
+MAMBA: dict[str, Any] = {"tie_word_embeddings": False, "layer_types": ["mamba", "attention", "mamba", "mamba"]}
+GRANITE = (
+    DENSE
+    | MAMBA
+    | {
+        "model_type": "granitemoehybrid",
+        "mamba_d_conv": 4,
+        "mamba_d_state": 16,
+        "mamba_n_groups": 1,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "position_embedding_type": "nope",
+    }
+)
+NEMOTRON = DENSE | {
+    "model_type": "nemotron_h",
+    "tie_word_embeddings": False,
+    "conv_kernel": 4,
+    "ssm_state_size": 16,
+    "n_groups": 1,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 16,
+}
+STATES: dict[str, object] = {
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 16,
+    "ssm.group_count": 1,
+    "ssm.time_step_rank": 8,
+    "ssm.inner_size": 128,
+    "attention.head_count_kv": [0, 2, 0, 0],
+}
+
 PLAIN = (
     "apertus", "arcee", "baichuan", "chatglm", "granite", "internlm2", "minicpm", "nemotron", "olmo", "seed_oss",
     "smollm3", "stablelm", "starcoder2",
@@ -142,6 +174,34 @@ MORE: dict[str, tuple[dict[str, Any], str, dict[str, object], dict[str, Any]]] =
         "hunyuan-moe",
         common(DENSE, **EXPERTS, expert_shared_count=1),
         NORMED,
+    ),
+    "granitehybrid": (
+        GRANITE | {"shared_intermediate_size": 96},
+        "granitehybrid",
+        common(DENSE, expert_shared_feed_forward_length=96) | STATES,
+        HEAD,
+    ),
+    "granitehybrid of experts": (
+        GRANITE | {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 192},
+        "granitehybrid",
+        common(DENSE, expert_count=8, expert_used_count=2, expert_shared_feed_forward_length=192) | STATES,
+        HEAD,
+    ),
+    "nemotron_h": (
+        NEMOTRON | {"hybrid_override_pattern": "M*-M"},
+        "nemotron_h",
+        common(DENSE) | STATES | {"feed_forward_length": [0, 0, 96, 0]},
+        HEAD,
+    ),
+    "nemotron_h_moe": (
+        NEMOTRON
+        | {"hybrid_override_pattern": "M*EM", "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2}
+        | {"moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 48},
+        "nemotron_h_moe",
+        common(DENSE, **EXPERTS, expert_shared_count=1, expert_shared_feed_forward_length=48)
+        | STATES
+        | {"feed_forward_length": [0, 0, 24, 0]},
+        HEAD,
     ),
     "lfm2": (LFM2 | {"model_type": "lfm2"}, "lfm2", common(DENSE) | CONVOLUTIONS, NORMED),
     "lfm2moe": (

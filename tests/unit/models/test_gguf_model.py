@@ -13,6 +13,7 @@ from tests.unit.models.folders import (
 from tests.unit.models.gguf_architectures import HEAD, NORMED, PAIRS, common, read
 from tests.unit.models.gguf_files import NUMBERS, size_of
 from tests.unit.models.gguf_more import MORE
+from vllm_probe.core.errors import InvalidModel
 from vllm_probe.models.config import parse_config
 from vllm_probe.models.gguf_keys import MODEL_TYPES
 from vllm_probe.negotiate.requirements import analyse
@@ -134,6 +135,13 @@ def test_a_hybrid_may_have_no_full_layer(tmp_path: Path) -> None:
 
 def test_the_numbers_of_the_types_are_those_of_the_words() -> None:
     assert (NUMBERS["F32"], NUMBERS["Q8_0"], NUMBERS["BF16"], NUMBERS["MXFP4"]) == (0, 8, 30, 39)
+
+
+@pytest.mark.parametrize("change", [{"attention.head_count_kv": [0, 2]}, {"feed_forward_length": [0, 96]}])
+def test_layers_of_a_hybrid_are_all_described(tmp_path: Path, change: dict[str, object]) -> None:
+    _, architecture, values, tensors = MORE["nemotron_h"]
+    with pytest.raises(InvalidModel, match=f"{next(iter(change))} lists 2 of 4 layers"):
+        read(tmp_path, architecture, values | change, tensors)
 
 
 def test_the_reference_page_lists_every_architecture_that_can_be_read() -> None:
