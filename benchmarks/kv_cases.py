@@ -286,8 +286,8 @@ def score(cases: Iterable[Case], *, pinned: bool = False) -> Score:
         activation_near=mean(peaks) if peaks else 1.0,
         starts=len(started),
         failures=sum(case.row["outcome"] != "ok" for case in started),
-        right=mean(case.is_right for case in started),
-        false_boots=mean(case.boots and not case.is_right for case in started),
+        right=mean(case.is_right for case in started) if started else 1.0,
+        false_boots=mean(case.boots and not case.is_right for case in started) if started else 0.0,
     )
 
 

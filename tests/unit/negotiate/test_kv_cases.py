@@ -29,6 +29,11 @@ def test_our_facts_are_all_judged_and_near() -> None:
     assert found.activation_near == 1
 
 
+def test_starts_that_all_fall_in_one_half_have_a_table_too() -> None:
+    half = [case for case in read(FACTS) if case.is_fit]
+    assert "| check | 0.00% | 0 |" in table_of(half)
+
+
 @COLLECTED
 def test_weights_of_every_start_of_a_known_model_are_within_one_percent(collected: list[Case]) -> None:
     assert score(collected).weights_worst <= 0.01
