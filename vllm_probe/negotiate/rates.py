@@ -7,6 +7,7 @@ from typing import Literal
 from vllm_probe.core.capability import Capability, ComputeUnit
 from vllm_probe.core.units import format_figure
 from vllm_probe.negotiate.laws import Row
+from vllm_probe.vendors.headline import headline, is_passed_over, ratio_doubt
 
 _SLACK = 10
 _DOUBTFUL = ("noisy", "throttled", "suspect")
@@ -45,11 +46,9 @@ class Rates:
 
     def of(self, word: str) -> Rate | None:
         """Headline rate: sustained, or burst where nothing else can be believed; weight-only at its best row count."""
-        unit, only = self._unit(word), self.capability.weight_only.get(word)
-        if unit and unit.sustained_gflops and not self._passed_over(word):
-            return Rate(unit.sustained_gflops, "sustained", self._source(word, "sustained_gflops"))
-        if unit and unit.throughput_gflops:
-            return Rate(unit.throughput_gflops, "burst", self._source(word, "throughput_gflops"))
+        only = self.capability.weight_only.get(word)
+        if self._unit(word) and (found := headline(self.capability, word)):
+            return Rate(*found, self._source(word, found.kind))
         if only and only.curve:
             return Rate(max(point[2] for point in only.curve), "burst", "measured")
         return None
@@ -117,10 +116,10 @@ class Rates:
 
     def bursts(self, words: Iterable[str]) -> str | None:
         """Which of the rates of `words` are bursts though sustained ones stand beside them, and why."""
-        found = [word for word in words if self._passed_over(word)]
+        found = [word for word in words if self._unit(word) and is_passed_over(self.capability, word)]
         if not found:
             return None
-        ratio = f"their sustained ones rest on a ratio that was not measured well ({self._ratio_doubt()})"
+        ratio = f"their sustained ones rest on a ratio that was not measured well ({ratio_doubt(self.capability)})"
         advice = "" if self.doubts(found) else "; run `vllm-probe bench` while the device is idle"
         return f"rates of short runs count for {', '.join(found)}: {ratio}{advice}"
 
@@ -171,36 +170,11 @@ class Rates:
             return None
         return self.capability.compute_units.get(word)
 
-    def _passed_over(self, word: str) -> bool:
-        """Whether the sustained rate of a format is not believed: then neither is any other, so that they compare."""
-        unit, notes = self._unit(word), self.capability.measurements
-        if unit is None or not unit.sustained_gflops or not unit.throughput_gflops:
-            return False
-        return f"/compute_units/{word}/sustained_gflops" in notes and self._ratio_doubt() is not None
-
-    def _ratio_doubt(self) -> str | None:
-        """What is wrong with the ratio of sustained to burst that was measured in one format for others; null: nothing.
-
-        Where the document says nothing of the ratio, what it says of the rates that were derived with it counts.
-        """
-        notes = self.capability.measurements
-        derived = [
-            note
-            for word in self.capability.compute_units
-            if (note := notes.get(f"/compute_units/{word}/sustained_gflops")) and note.source == "derived"
-        ]
-        ratio = notes.get("/thermal/ratio")
-        for note in [ratio] if derived and ratio else derived:
-            if note.status != "measured":
-                return note.status
-            if note.confidence == "low":
-                return "low confidence"
-        return None
-
-    def _source(self, word: str, key: str) -> Literal["measured", "derived", "stated"]:
+    def _source(self, word: str, kind: Literal["sustained", "burst"]) -> Literal["measured", "derived", "stated"]:
         """How a rate of a format is known; only a rate derived from its measured burst is more than stated."""
         notes = self.capability.measurements
-        note, burst = (notes.get(f"/compute_units/{word}/{each}") for each in (key, "throughput_gflops"))
+        burst = notes.get(f"/compute_units/{word}/throughput_gflops")
+        note = notes.get(f"/compute_units/{word}/sustained_gflops") if kind == "sustained" else burst
         if note and note.source == "measured":
             return "measured"
         is_derived = note is not None and note.source == "derived"

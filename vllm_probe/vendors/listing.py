@@ -7,6 +7,7 @@ from pathlib import Path
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.errors import ProbeError
 from vllm_probe.vendors.descriptors import Place, SearchResult, descriptor_files, descriptor_name, load_capability
+from vllm_probe.vendors.headline import headline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class Descriptor:
         arch: architecture.
         memory_bytes: capacity.
         bandwidth_gb_s: headline memory bandwidth.
-        gflops: rate by number format, sustained or else burst.
+        gflops: rate by number format, sustained, or burst where no sustained one can be believed.
         error: why the file cannot be read.
     """
 
@@ -70,5 +71,5 @@ def _describe(place: Place, file: Path, serves: tuple[str, ...]) -> Descriptor:
 
 
 def _rates(capability: Capability) -> dict[str, float]:
-    rates = {word: unit.sustained_gflops or unit.throughput_gflops for word, unit in capability.compute_units.items()}
-    return {word: rate for word, rate in rates.items() if rate}
+    rates = {word: headline(capability, word) for word in capability.compute_units}
+    return {word: rate.gflops for word, rate in rates.items() if rate}

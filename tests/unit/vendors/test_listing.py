@@ -32,3 +32,18 @@ def test_descriptors_are_listed_in_order_with_what_they_say_and_whom_they_serve(
     assert read.gflops == {"bf16": 150, "int8": 300}
     assert unread.device_type is None
     assert "broken.capability.json" in (unread.error or "")
+
+
+def test_a_sustained_rate_that_negotiate_does_not_believe_is_not_listed(tmp_path: Path) -> None:
+    derived = {"source": "derived", "status": "throttled", "confidence": "low"}
+    document = {
+        "device_type": "cpu",
+        "device": {"name": "Processor"},
+        "compute_units": {"fp32": {"throughput_gflops": 12.8, "sustained_gflops": 0.783}},
+        "memory": {},
+        "dma": {},
+        "measurements": {"/compute_units/fp32/sustained_gflops": derived},
+    }
+    (tmp_path / "busy.capability.json").write_text(json.dumps(document))
+    (listed,) = list_descriptors([Place(name="cache", path=tmp_path)], {})
+    assert listed.gflops == {"fp32": 12.8}
