@@ -111,6 +111,7 @@ CAUSES = (
     Cause(r"^MIG is on and there is no instance", "PRT-01"),
     Cause(r"^libcuda\.so\.1: cannot open", "LIB-11", unless=frozenset({"CTR-05"})),
     Cause(r"^torch .{1,80} is a build for ", "OTH-10", _in_module),
+    Cause(r"^torch .{1,80} needs CUDA ", "VER-01/module", _in_module),
     Cause(r"^torch .{1,80} cannot run on it: ", "OTH-11", _in_module),
     Cause(r"^no build of torch runs on it: .{1,80} no kernels for ", "OTH-13"),
     Cause(r"^(no build of )?torch .{1,80} needs (driver|CUDA) [^;]{1,80}$", "VER-01/driver"),

@@ -130,10 +130,17 @@ def test_the_override_is_the_command_where_the_verdict_has_it() -> None:
         (
             "2.9.1+cu130",
             12060,
+            "VER-01",
+            "pip install --force-reinstall torch --index-url https://pypi.jetson-ai-lab.io/jp6/cu126",
+        ),
+        ("2.9.1+cu130", 12020, "VER-01", None),
+        ("2.9.1+cu126", 12020, "OTH-11", None),
+        (
+            "2.9.1+cu126",
+            12060,
             "OTH-11",
             "pip install --force-reinstall torch --index-url https://pypi.jetson-ai-lab.io/jp6/cu126",
         ),
-        ("2.9.1+cu126", 12020, "OTH-11", None),
     ],
 )
 def test_a_jetson_module_gets_the_build_for_its_jetpack(torch: str, cuda: int, row: str, command: str | None) -> None:
