@@ -76,7 +76,7 @@ def parse_config(
         feed_forward_layers=alone,
         num_wide_layers=facts.count("num_wide_layers", default=0, minimum=0),
         layer_inputs=_layer_inputs(facts),
-        is_gated="plain" not in traits and (rotates or not encodes),
+        is_gated=not facts.flag("is_plain", default="plain" in traits) and (rotates or not encodes),
         vocab_size=facts.count("vocab_size"),
         num_positions=positions,
         position_offset=offset,
@@ -148,8 +148,6 @@ def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[F
         raise _unsupported(source, "an encoder with relative positions or causal attention")
     if facts.count("word_embed_proj_dim", default=facts.count("hidden_size")) != facts.count("hidden_size"):
         raise _unsupported(source, "token embeddings of another width than the layers")
-    if encodes and facts.values.get("num_experts"):
-        raise _unsupported(source, "an encoder with experts in some layers")
     if facts.values.get("hidden_size_per_layer_input") and not facts.flag("has_layer_inputs"):
         raise _unsupported(source, "an embedding table for each layer")
     return facts, traits, architecture

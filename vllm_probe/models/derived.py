@@ -74,6 +74,26 @@ def _rotated(facts: Facts) -> dict[str, JsonValue]:
     return {"position_embedding_type": "absolute" if stated == "rope" else "learned"}
 
 
+def _jina(facts: Facts) -> dict[str, JsonValue]:
+    """An XLM-RoBERTa whose positions are rotated, as that of Jina v3; its biases stay (JinaRobertaModelConfig)."""
+    if facts.word("position_embedding_type") != "rotary":
+        return {}
+    base = facts.number("rotary_emb_base", 1e4)
+    rotated: dict[str, JsonValue] = {"is_rotated": True, "linear_bias": True, "is_plain": True}
+    return {"position_embedding_type": None, "rope_theta": base, **rotated}
+
+
+def _nomic(facts: Facts) -> dict[str, JsonValue]:
+    """Without SwiGLU its linears have biases and no gates, and every so many layers experts (NomicBertModelConfig)."""
+    plain = facts.word("activation_function", default="swiglu") != "swiglu"
+    found: dict[str, JsonValue] = {"is_plain": plain, "linear_bias": plain and facts.flag("qkv_proj_bias")}
+    if not facts.values.get("num_experts"):
+        return found | {"num_experts": None}
+    layers, every = facts.count("num_hidden_layers"), facts.count("moe_every_n_layers")
+    active = facts.count("moe_top_k", default=1)
+    return found | {"num_experts_per_tok": active, "num_dense_layers": layers - layers // every}
+
+
 def _hunyuan(facts: Facts) -> dict[str, JsonValue]:
     """Values that are listed for each layer, where all are alike."""
     found = {key: facts.items(key) for key in ("moe_intermediate_size", "num_experts_per_tok", "n_shared_experts")}
@@ -117,6 +137,8 @@ _FOLLOWING: dict[str, Callable[[Facts], dict[str, JsonValue]]] = {
     "dbrx": _dbrx,
     "bailing_moe": _bailing,
     "bailing_moe_v2": _bailing,
+    "xlm-roberta": _jina,
+    "nomic_bert": _nomic,
     "new": _rotated,
     "gte": _rotated,
     **HYBRIDS,

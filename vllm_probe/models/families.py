@@ -190,7 +190,7 @@ def has_rotation(facts: Facts, traits: set[str]) -> bool:
     if facts.flag("is_unrotated", default="unrotated" in traits):
         return False
     is_spaced = "spaced" in traits and facts.count("hidden_size") != _BAICHUAN_ROTATED
-    return not is_spaced and ("encoder" not in traits or "rotary" in traits)
+    return not is_spaced and ("encoder" not in traits or facts.flag("is_rotated", default="rotary" in traits))
 
 
 def learned_positions(facts: Facts, traits: set[str]) -> tuple[int, int]:

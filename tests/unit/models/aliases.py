@@ -46,6 +46,23 @@ ROUNDED: dict[str, tuple[dict[str, Any], str]] = {
         ),
         "16.3",
     ),
+    "nomic-embed-text-v2-moe": (
+        {
+            "model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 768, "n_head": 12, "n_layer": 12,
+            "n_inner": 3072, "n_positions": 2048, "num_experts": 8, "moe_top_k": 2, "moe_every_n_layers": 2,
+            "vocab_size": 250048, "activation_function": "gelu", "type_vocab_size": 1, "qkv_proj_bias": True,
+        },
+        "0.475",
+    ),
+    "jina-embeddings-v3, its adapters merged": (
+        {
+            "model_type": "xlm-roberta", "architectures": ["XLMRobertaModel"], "hidden_size": 1024,
+            "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 250002,
+            "max_position_embeddings": 8194, "type_vocab_size": 1, "position_embedding_type": "rotary",
+            "rotary_emb_base": 20000.0, "pad_token_id": 1,
+        },
+        "0.56",
+    ),
     "llama-nemotron-embed-1b": (
         decoder(
             2048, 16, 32, 8, 8192, 128256, model_type="llama_bidirec", architectures=["LlamaBidirectionalModel"],

@@ -143,7 +143,6 @@ def test_only_linear_and_dynamic_scaling_stretch_the_positions(rope: dict[str, A
         (BERT | {"architectures": ["BertForTokenClassification"]}, "BertForTokenClassification"),
         (BERT | {"position_embedding_type": "relative_key"}, "relative"),
         (BERT | {"is_decoder": True}, "causal"),
-        (BERT | {"model_type": "nomic_bert", "architectures": None, "num_experts": 8}, "encoder with experts"),
         (GLM | {"moe_layer_freq": 2}, "alternate"),
         (QWEN3 | {"hidden_size_per_layer_input": 256}, "each layer"),
     ],

@@ -89,6 +89,15 @@ def test_the_first_qwen_halves_its_feed_forward_and_takes_the_shorter_length() -
     assert (spec.intermediate_size, spec.max_model_len, spec.has_qkv_bias) == (11008, 8192, True)
 
 
+def test_encoders_may_rotate_positions_and_keep_their_biases() -> None:
+    jina = parse(ROUNDED["jina-embeddings-v3, its adapters merged"][0])
+    assert (jina.rope_theta, jina.num_positions, jina.max_model_len) == (20000, 0, 8194)
+    assert (jina.has_bias, jina.is_gated, jina.task) == (True, False, "embed")
+    nomic = parse(ROUNDED["nomic-embed-text-v2-moe"][0])
+    assert nomic.moe
+    assert (nomic.moe.num_active, nomic.moe.num_dense_layers, nomic.has_bias, nomic.is_gated) == (2, 6, True, False)
+
+
 def test_a_llama_that_looks_both_ways_pools_as_its_config_says() -> None:
     spec = parse(ROUNDED["llama-nemotron-embed-1b"][0])
     assert (spec.task, spec.is_encoder, spec.pooling, spec.normalizes) == ("embed", True, "mean", True)
