@@ -262,9 +262,11 @@ class Stopwatch:
         share, spread_pct, error = rounds.share, rounds.spread_pct, rounds.error
         seen = sum_up([each.telemetry for each in rounds.taken])
         judged = judge(value, entry.case.expected, seen.highest_mhz)
+        held: Status | None = "throttled" if share < BUSY or seen.held_down else None
+        wrong: Status | None = "suspect" if judged.verdict == "suspect" or entry.timer is not None else held
         found = (
             (spread_pct >= _QUIET_PCT, f"rounds differ by {spread_pct:.1f} %"),
-            (error >= _SETTLED, f"the median is known within {100 * error:.1f} %"),
+            (error >= _SETTLED and not wrong, f"chance alone moves the median by {100 * error:.1f} %"),
             (share < BUSY, f"its threads had {100 * share:.0f} % of the processor time"),
             (left_out > 0, f"{left_out} of {len(entry.rounds)} rounds lacked processor time and are left out"),
             (seen.held_down is not None, seen.held_down or ""),
@@ -273,10 +275,7 @@ class Stopwatch:
         standing = self._plan.doubts if work.timer else self._plan.timed_doubts
         all_doubts = (*work.doubts, *standing, *(text for applies, text in found if applies), *filter(None, told))
         doubts = [*dict.fromkeys(all_doubts)]
-        status: Status = "noisy" if spread_pct > work.noisy_pct or error >= _NOISY else "measured"
-        is_wrong = judged.verdict == "suspect" or entry.timer is not None
-        if is_wrong or share < BUSY or seen.held_down:
-            status = "suspect" if is_wrong else "throttled"
+        status: Status = wrong or ("noisy" if spread_pct > work.noisy_pct or error >= _NOISY else "measured")
         measurement = Measurement(
             source="measured",
             status=status,

@@ -90,6 +90,20 @@ def test_threads_without_processor_time_mean_throttled() -> None:
     assert "its threads had 50 % of the processor time" in (measurement.reason or "")
 
 
+@pytest.mark.parametrize(
+    ("gflops", "busy", "status", "is_said"),
+    [(95.0, 1.0, "noisy", True), (95.0, 0.5, "throttled", False), (300.0, 1.0, "suspect", False)],
+)
+def test_how_sure_the_median_is_by_chance_is_said_of_no_value_that_is_wrong_for_another_cause(
+    gflops: float, busy: float, status: str, is_said: bool
+) -> None:
+    adapter = FakeAdapter()
+    adapter.slowness = every(2, 1.3)
+    _, about = run(adapter, [case(adapter, gflops=gflops)], busy=busy)["a"]
+    assert about.status == status
+    assert ("chance alone moves the median" in (about.reason or "")) == is_said
+
+
 def disturbed(most: int) -> tuple[float | None, Measurement]:
     """A reading of which the first `most` rounds run on half of their threads, half as fast."""
     adapter = FakeAdapter()
