@@ -24,9 +24,11 @@ def test_what_a_user_put_on_the_search_path_and_cannot_be_read_is_a_finding(
     assert list(broken_descriptors(manager, "sha256:0")) == []
     (tmp_path / "capability.json").write_text('{"a"')
     (named / "x.capability.json").write_text('{"schema_version": "2.0"}')
-    first, second = broken_descriptors(manager, "sha256:0")
+    (named / "y.capability.json").mkdir()  # root may read every file, and nobody a folder
+    first, second, third = broken_descriptors(manager, "sha256:0")
     assert (first.id, first.severity, first.device) == ("CAP-01", "degrades", None)
     assert first.evidence == ("capability.json: Expecting ':' delimiter at line 1 column 5",)
     assert first.fix[0].command == "vllm-probe capability validate capability.json"
     assert second.evidence == (f"{named}/x.capability.json: (top level): 'device_type' is missing",)
     assert second.fix[0].command == f"vllm-probe capability validate '{named}/x.capability.json'"
+    assert third.evidence[0].startswith(f"cannot read {named}/y.capability.json")
