@@ -5,8 +5,8 @@ https://github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py and convert_hf_
 
 _SAME = (
     "apertus", "arcee", "baichuan", "bloom", "chatglm", "cohere2", "deepseek", "dots1", "ernie4_5", "exaone", "exaone4",
-    "falcon", "gpt2", "gptj", "granite", "granitemoe", "internlm2", "lfm2", "minicpm", "mpt", "nemotron", "olmo",
-    "olmo2", "olmoe", "phimoe", "qwen", "seed_oss", "smollm3", "stablelm", "starcoder2",
+    "falcon", "gpt2", "gptj", "granite", "granitemoe", "internlm2", "lfm2", "mamba", "mamba2", "minicpm", "mpt",
+    "nemotron", "olmo", "olmo2", "olmoe", "phimoe", "qwen", "seed_oss", "smollm3", "stablelm", "starcoder2",
 )  # fmt: skip
 """Architectures that are called like the model type."""
 
@@ -42,6 +42,7 @@ MODEL_TYPES: dict[str, str] = {
     "command-r": "cohere",
     "ernie4_5-moe": "ernie4_5_moe",
     "exaone-moe": "exaone_moe",
+    "falcon-h1": "falcon_h1",
     "gptneox": "gpt_neox",
     "granitehybrid": "granitemoehybrid",
     "hunyuan-dense": "hunyuan_v1_dense",

@@ -10,8 +10,10 @@ _PATTERN = "attention.sliding_window_pattern"
 _KV_HEADS = "attention.head_count_kv"
 _WIDTH = "feed_forward_length"
 _SSM = ("conv_kernel", "state_size", "group_count", "time_step_rank")
+_MAMBA_2 = ("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_head")
 _STATES = {
-    "granitemoehybrid": ("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_head"),
+    "falcon_h1": _MAMBA_2,
+    "granitemoehybrid": _MAMBA_2,
     "nemotron_h": ("conv_kernel", "ssm_state_size", "n_groups", "mamba_num_heads", "mamba_head_dim"),
 }
 """By model type, its keys for those of `_SSM` and for the width of a head."""
@@ -24,6 +26,8 @@ def layer_config(facts: Facts, layers: int, kind: JsonValue) -> dict[str, JsonVa
         InvalidModel: an array that does not describe every layer.
         UnsupportedModel: layers of one kind that differ.
     """
+    if kind in ("mamba", "mamba2"):
+        return _pure(facts, is_second=kind == "mamba2")
     config = _states(facts, layers, str(kind)) if kind in _STATES else _kinds(facts, layers)
     kinds = config.get("layer_types") or ["full_attention"] * layers
     main = next((kind for kind in _MAIN if kind in kinds), kinds[0])
@@ -46,9 +50,15 @@ def layer_config(facts: Facts, layers: int, kind: JsonValue) -> dict[str, JsonVa
 def _states(facts: Facts, layers: int, kind: str) -> dict[str, JsonValue]:
     """Layers of attention have keys, those of a feed-forward alone have its width, the rest keep the states of a Mamba.
 
+    Every layer of a Falcon-H1 has all three.
+
     Raises:
         InvalidModel: an array that does not describe every layer.
     """
+    values = [facts.count(f"ssm.{key}") for key in _SSM]
+    sizes = dict(zip(_STATES[kind], (*values, facts.count("ssm.inner_size") // values[-1]), strict=True))
+    if kind == "falcon_h1":
+        return {**sizes}
     keys, widths = (facts.items(key)[:layers] for key in (_KV_HEADS, _WIDTH))
     for key, listed in ((_KV_HEADS, keys), (_WIDTH, widths or keys)):
         if len(listed) < layers:
@@ -56,9 +66,19 @@ def _states(facts: Facts, layers: int, kind: str) -> dict[str, JsonValue]:
     alone = "moe" if facts.values.get("expert_count") else "mlp"
     besides = [alone if width else "linear_attention" for width in widths] or ["linear_attention"] * layers
     found = ["full_attention" if heads else beside for heads, beside in zip(keys, besides, strict=True)]
-    values = [facts.count(f"ssm.{key}") for key in _SSM]
-    sizes = zip(_STATES[kind], (*values, facts.count("ssm.inner_size") // values[-1]), strict=True)
-    return {"layer_types": list(found), **dict(sizes)}
+    return {"layer_types": list(found), **sizes}
+
+
+def _pure(facts: Facts, *, is_second: bool) -> dict[str, JsonValue]:
+    """The states of a model that has nothing else, in the keys of a Mamba 1 or 2."""
+    inner, rank = facts.count("ssm.inner_size"), facts.count("ssm.time_step_rank")
+    config: dict[str, JsonValue] = {
+        "conv_kernel": facts.count("ssm.conv_kernel"),
+        "state_size": facts.count("ssm.state_size"),
+        "expand": inner // facts.count("embedding_length"),
+    }
+    second = {"n_groups": facts.count("ssm.group_count", default=1), "num_heads": rank, "head_dim": inner // rank}
+    return config | (second if is_second else {"time_step_rank": rank})
 
 
 def _kinds(facts: Facts, layers: int) -> dict[str, JsonValue]:

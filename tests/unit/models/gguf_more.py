@@ -59,6 +59,23 @@ STATES: dict[str, object] = {
     "attention.head_count_kv": [0, 2, 0, 0],
 }
 
+PURE: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "state_size": 16,
+    "conv_kernel": 4,
+    "expand": 2,
+    "vocab_size": 32,
+    "max_position_embeddings": 1 << 20,
+}
+WITHOUT: dict[str, object] = {
+    "block_count": 4,
+    "embedding_length": 64,
+    "context_length": 1 << 20,
+    "feed_forward_length": 0,
+    "attention.head_count": 0,
+}
+
 PLAIN = (
     "apertus", "arcee", "baichuan", "chatglm", "granite", "internlm2", "minicpm", "nemotron", "olmo", "seed_oss",
     "smollm3", "stablelm", "starcoder2",
@@ -186,6 +203,27 @@ MORE: dict[str, tuple[dict[str, Any], str, dict[str, object], dict[str, Any]]] =
         "granitehybrid",
         common(DENSE, expert_count=8, expert_used_count=2, expert_shared_feed_forward_length=192) | STATES,
         HEAD,
+    ),
+    "falcon-h1": (
+        DENSE
+        | UNTIED
+        | {"model_type": "falcon_h1", "mamba_d_ssm": 128, "mamba_d_conv": 4, "mamba_d_state": 16, "mamba_n_groups": 1}
+        | {"mamba_n_heads": 8, "mamba_d_head": 16, "head_dim": 16},
+        "falcon-h1",
+        common(DENSE) | STATES | {"attention.head_count_kv": 2, "attention.key_length": 16},
+        HEAD,
+    ),
+    "mamba": (
+        PURE | {"model_type": "mamba", "time_step_rank": 4},
+        "mamba",
+        WITHOUT | STATES | {"ssm.time_step_rank": 4, "attention.head_count_kv": 0},
+        {},
+    ),
+    "mamba2": (
+        PURE | {"model_type": "mamba2", "num_heads": 8, "head_dim": 16, "n_groups": 1, "tie_word_embeddings": True},
+        "mamba2",
+        WITHOUT | STATES | {"attention.head_count_kv": 0},
+        {},
     ),
     "nemotron_h": (
         NEMOTRON | {"hybrid_override_pattern": "M*-M"},

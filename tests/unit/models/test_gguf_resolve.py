@@ -53,8 +53,8 @@ def test_metadata_in_contradiction_is_named(
 
 
 def test_an_unknown_architecture_and_a_file_without_a_vocabulary_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="'mamba'") as caught:
-        read(tmp_path, "mamba", {}, {})
+    with pytest.raises(UnsupportedModel, match="'rwkv7'") as caught:
+        read(tmp_path, "rwkv7", {}, {})
     assert "granitemoe, hunyuan-dense" in caught.value.hint
     path = write(tmp_path, {"n.gguf": gguf({"general.architecture": "llama"}, {})}) / "n.gguf"
     with pytest.raises(InvalidModel, match="block_count"):
