@@ -102,7 +102,7 @@ class Sound(NullAdapter):
             return super()._to_host(tensor)
         return [_nested(tensor.value, tensor.shape, (place,)) for place in range(tensor.shape[0])]
 
-    def _part(self, tensor: NullTensor, offset: int, nbytes: int) -> NullTensor:
+    def _part(self, tensor: NullTensor, offset: int, nbytes: int) -> NullTensor | None:
         if not isinstance(tensor.value, Numbers):
             return super()._part(tensor, offset, nbytes)
         part = Part((nbytes,), "int8", address=tensor.address + offset)
