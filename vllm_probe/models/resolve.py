@@ -234,7 +234,7 @@ def _of_another_release(entry: ModelSpec, canonical: str, reading: names.Reading
     if not reading.release or home.lower().endswith(reading.release):
         return {}
     why = f"{reading.release!r} names a release that the catalogue lacks, which may differ from {canonical}"
-    stated = {} if reading.quantization != "none" else {"quantization": f"{why}; {entry.quantization} is taken"}
+    stated = {} if reading.quantization != "none" else {"quantization": f"{why}; its format is taken"}
     return {"max_model_len": f"{why}; {entry.max_model_len} tokens unless --max-model-len says more"} | stated
 
 
