@@ -127,7 +127,9 @@ def _text_of(config: JsonValue) -> tuple[JsonValue, bool]:
 
 
 def _architecture(config: JsonValue, source: str, *, is_nested: bool) -> tuple[Facts, set[str], str]:
-    kind = Facts(config, source).word("model_type")
+    stated = Facts(config, source)
+    if not (kind := stated.word("model_type")):
+        raise stated.invalid("model_type is missing or not text")
     if kind not in ARCHITECTURES:
         raise _unsupported(source, reason_against(kind) or f"the model type {kind[:80]!r} is not known")
     stem, traits, defaults = ARCHITECTURES[kind]

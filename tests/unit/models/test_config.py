@@ -138,7 +138,6 @@ def test_only_linear_and_dynamic_scaling_stretch_the_positions(rope: dict[str, A
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({}, "model type ''"),
         (BERT | {"model_type": "retnet"}, "'retnet'"),
         (BERT | {"architectures": ["BertForTokenClassification"]}, "BertForTokenClassification"),
         (BERT | {"position_embedding_type": "relative_key"}, "relative"),
@@ -157,6 +156,7 @@ def test_what_cannot_be_expressed_is_refused_with_the_known_types(config: dict[s
     ("change", "reason"),
     [
         ({"hidden_size": None}, "hidden_size"),
+        ({"model_type": None}, "model_type is missing"),
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
         ({"num_hidden_layers": -2}, "num_hidden_layers"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers"),
@@ -177,7 +177,7 @@ def test_a_value_out_of_range_or_in_contradiction_is_named(change: dict[str, Any
 
 
 def test_a_config_that_is_no_object_is_refused() -> None:
-    with pytest.raises(UnsupportedModel):
+    with pytest.raises(InvalidModel):
         parse([1])
 
 
