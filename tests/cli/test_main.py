@@ -130,6 +130,37 @@ def test_a_schema_violation_names_file_and_pointer(cli: Cli) -> None:
     assert f"{INVALID}: (top level): 'facts' is missing" in cli("--replay", INVALID, "detect").err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("serve", "torn.json"), "vllm-probe negotiate"),
+        (("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability", "torn.json"), "vllm-probe bench --emit FILE"),
+        (("--replay", "torn.json", "detect"), "vllm-probe doctor --record DIR"),
+        (("negotiate", "--model", "torn", "--capability", "cpu.json"), "get the model's files again"),
+    ],
+)
+def test_a_damaged_file_names_what_makes_it_again(cli: Cli, arguments: tuple[str, ...], command: str) -> None:
+    Path("torn").mkdir()
+    for path in ("torn.json", "torn/config.json"):
+        Path(path).write_text('{"a"')
+    ended = cli(*arguments)
+    assert (ended.code, ended.error) == (2, "invalid-json")
+    assert command in ended.err.rpartition("hint: ")[2]
+
+
+def test_a_document_in_the_place_of_another_is_called_what_it_is_with_what_takes_it(cli: Cli) -> None:
+    negotiate = ("negotiate", "--model", "Qwen3-Embedding-0.6B", "--capability")
+    assert cli(*negotiate, "cpu.json").code == 0
+    ended = cli("serve", "cpu.json")
+    assert ended.error == "schema-violation"
+    assert "error: cpu.json is a capability document, not a runtime config [" in ended.err
+    assert "`vllm-probe negotiate --capability cpu.json --model MODEL` first" in ended.err
+    ended = cli(*negotiate, "runtime.json")
+    assert ended.error == "schema-violation"
+    assert "error: runtime.json is a runtime config, not a capability document [" in ended.err
+    assert "`vllm-probe bench --emit FILE`" in ended.err
+
+
 def test_variables_are_checked_once_for_all_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("detect", plugins="cpu,nowhere").error == "bad-usage"
     monkeypatch.setenv("VLLM_PROBE_CAPABILITY_PATH", "/nowhere")

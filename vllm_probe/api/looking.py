@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_probe.core.errors import SchemaViolation, UnknownName, UnwritableOutput
+from vllm_probe.core.errors import InvalidJson, SchemaViolation, UnknownName, UnwritableOutput
 
 if TYPE_CHECKING:
     from vllm_probe.core.device import Device, Diagnosis, Finding, Inventory
+    from vllm_probe.core.mistaken import Wanted
     from vllm_probe.core.system import Host
     from vllm_probe.vendors.descriptors import SearchResult
     from vllm_probe.vendors.listing import Descriptor
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def naming(path: Path, schema: str) -> Iterator[None]:
-    """Puts `path` before the pointer of a schema violation in it, and names the schema."""
+def naming(path: Path, wanted: "Wanted") -> Iterator[None]:
+    """Says of an error in the document at `path` where it is and what makes or takes such a document."""
     try:
         yield
-    except SchemaViolation as error:
-        error.args = (f"{path}: {error}",)
-        error.hint = f"compare it with `vllm-probe schema {schema}`"
-        raise
+    except (InvalidJson, SchemaViolation) as error:
+        from vllm_probe.core.files import read_json
+        from vllm_probe.core.mistaken import damaged, misshapen
+
+        if isinstance(error, InvalidJson):
+            raise damaged(error, wanted) from error
+        hint = f"compare it with `vllm-probe schema {wanted}`"
+        raise misshapen(error, read_json(path), wanted, str(path), hint) from error
 
 
 def open_host(replay: Path | None = None) -> "Host":
@@ -35,8 +40,9 @@ def open_host(replay: Path | None = None) -> "Host":
     if replay:
         from vllm_probe.host.replay import load_host
 
-        with naming(replay, "scene"):
-            return load_host(replay)
+        scene = replay / "scene.json" if replay.is_dir() else replay
+        with naming(scene, "scene"):
+            return load_host(scene)
     from vllm_probe.host.local import LocalHost
 
     return LocalHost()

@@ -51,10 +51,10 @@ def parse_json(text: str, source: str, *, is_finite: bool = True) -> Any:
             _refuse_surrogates(value)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
-        raise InvalidJson(f"{source}: {error.msg} at {place}", hint="the file is not JSON") from error
+        raise InvalidJson(f"{source}: {error.msg} at {place}", hint="mend that place, or get the file again") from error
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidJson(f"{source}: {reason}", hint="the file is not JSON that a tool would write") from error
+        raise InvalidJson(f"{source}: {reason}", hint="mend it, or get the file again") from error
     return value
 
 

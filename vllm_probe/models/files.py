@@ -4,10 +4,11 @@ import stat
 from pathlib import Path
 from typing import TypeVar
 
-from vllm_probe.core.errors import InvalidModel, UnreadableFile
+from vllm_probe.core.errors import InvalidJson, InvalidModel, UnreadableFile
 from vllm_probe.core.files import read_json
 
 T = TypeVar("T")
+_AGAIN = "get the model's files again"
 
 
 def mode_of(path: Path) -> int:
@@ -38,7 +39,11 @@ def read_value(path: Path, kind: type[T]) -> T | None:
     mode = mode_of(path)
     if not mode:
         return None
-    value = read_json(path, is_finite=False) if stat.S_ISREG(mode) else None
+    try:
+        value = read_json(path, is_finite=False) if stat.S_ISREG(mode) else None
+    except InvalidJson as error:
+        error.hint = _AGAIN
+        raise
     if not isinstance(value, kind):
-        raise InvalidModel(f"{path} does not hold a JSON {kind.__name__}", hint="get the model's files again")
+        raise InvalidModel(f"{path} does not hold a JSON {kind.__name__}", hint=_AGAIN)
     return value

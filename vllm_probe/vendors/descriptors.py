@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,8 +12,9 @@ from pathlib import Path
 from vllm_probe.core import codec
 from vllm_probe.core.capability import Capability
 from vllm_probe.core.device import Device
-from vllm_probe.core.errors import ProbeError, SchemaViolation, UnknownName, UnsupportedVersion
+from vllm_probe.core.errors import InvalidJson, ProbeError, SchemaViolation, UnknownName, UnsupportedVersion
 from vllm_probe.core.files import read_json
+from vllm_probe.core.mistaken import damaged, misshapen
 from vllm_probe.core.resources import resource_dir
 from vllm_probe.core.system import Host
 from vllm_probe.core.units import format_bytes
@@ -68,9 +70,12 @@ def load_capability(path: Path) -> Capability:
     Raises:
         UnreadableFile, InvalidJson: it is not a JSON file.
         UnsupportedVersion: a later release wrote it.
-        SchemaViolation: with the JSON pointer of what is missing or wrong.
+        SchemaViolation: with the JSON pointer of what is missing or wrong, or the kind of document that it is.
     """
-    return decode_capability(read_json(path), str(path))
+    try:
+        return decode_capability(read_json(path), str(path))
+    except InvalidJson as error:
+        raise damaged(error, "capability") from error
 
 
 def decode_capability(value: JsonValue, source: str) -> Capability:
@@ -84,8 +89,8 @@ def decode_capability(value: JsonValue, source: str) -> Capability:
     try:
         return codec.from_json(Capability, value)
     except SchemaViolation as error:
-        error.hint = f"run `vllm-probe capability validate {source}`"
-        raise
+        hint = f"run `vllm-probe capability validate {shlex.quote(source)}`"
+        raise misshapen(error, value, "capability", source, hint) from error
 
 
 def search_path(manager: PortableDeviceManager, fingerprint: str) -> tuple[Place, ...]:

@@ -137,7 +137,7 @@ def test_one_descriptor_is_used_and_the_later_ones_say_why_not(manager: Portable
             measured() | {"host_fingerprint": "sha256:other"},
             "was measured on another machine (sha256:other); name it with --capability to use it",
         ),
-        ({"memory": {"bandwidth_gb_s": -1}}, "/memory/bandwidth_gb_s: -1.0 is below 0"),
+        ({"memory": {"bandwidth_gb_s": -1}}, "capability.json: /memory/bandwidth_gb_s: -1.0 is below 0"),
         ({"schema_version": "3.0"}, "capability.json is a capability document of version 3.0"),
     ],
 )

@@ -66,7 +66,7 @@ def validate(
     try:
         capability = None if found else decode_capability(value, str(file))
     except SchemaViolation as error:  # what no JSON Schema can say, such as a number beyond all floats
-        found = (Violation(error.pointer, str(error).removeprefix(f"{error.pointer}: ")),)
+        found = (Violation(error.pointer, str(error).removeprefix(f"{file}: {error.pointer}: ")),)
     listed = found or unfounded(value)
     write("".join(f"{each.pointer or '(top level)'}: {each.message}\n" for each in listed))
     count = f"{len(listed)} violation" + "s" * (len(listed) > 1)
