@@ -290,7 +290,8 @@ def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
         error = missing_extra(ModuleNotFoundError(name=f"{module}.sub"))
         assert error is not None
         assert error.exit_code == 3
-        assert f"{extra_command(extra)} brings it" == error.hint
+        assert error.hint.startswith(f"{extra_command(extra)} brings it")
+        assert ("https://download.pytorch.org/whl/cpu` first" in error.hint) == (module == "torch")
     assert missing_extra(ModuleNotFoundError(name="vllm_probe.absent")) is None
 
 
@@ -308,6 +309,7 @@ def test_a_command_without_its_extra_says_which_to_install(cli: Cli, module: str
         assert ended.returncode == 3
         assert "[missing-extra]" in ended.stderr
         assert extra_command("runtime") in ended.stderr
+        assert ("https://download.pytorch.org/whl/cpu" in ended.stderr) == (module == "torch")
         assert "Traceback" not in ended.stderr
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vllm_probe.api.looking import discover
 from vllm_probe.api.planning import planned_device
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, UnsupportedModel, WeightsUnavailable
-from vllm_probe.core.extras import extra_command
+from vllm_probe.core.extras import WITHOUT_GPU, extra_command
 
 if TYPE_CHECKING:
     from vllm_probe.core.config import RuntimeConfig
@@ -72,7 +72,8 @@ def require_packages(*names: str) -> None:
     if missing:
         said = "the Python packages {} are" if missing[1:] else "the Python package {} is"
         message = f"{said.format(' and '.join(map(repr, missing)))} not installed"
-        raise MissingExtra(message, hint=f"`{extra_command('runtime')}` brings what serve needs")
+        hint = f"`{extra_command('runtime')}` brings what serve needs"
+        raise MissingExtra(message, hint=hint + (WITHOUT_GPU if "torch" in missing else ""))
 
 
 def require_bundled(config: "RuntimeConfig") -> None:

@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 
 from vllm_probe.cli.streams import flush, fold, tell
 from vllm_probe.core.errors import MissingExtra, ProbeError
-from vllm_probe.core.extras import extra_command
+from vllm_probe.core.extras import WITHOUT_GPU, extra_command
 
 EXTRA_OF: Final = {
     "torch": "runtime",
@@ -39,4 +39,5 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     extra = EXTRA_OF.get(module)
     if extra is None:
         return None
-    return MissingExtra(f"the Python package {module!r} is not installed", hint=f"{extra_command(extra)} brings it")
+    hint = f"{extra_command(extra)} brings it" + (WITHOUT_GPU if module == "torch" else "")
+    return MissingExtra(f"the Python package {module!r} is not installed", hint=hint)

@@ -6,6 +6,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 NAME = "vllm-probe"
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+"""The command that brings torch without the libraries of CUDA, several GB, that the one on PyPI has with it."""
+
+WITHOUT_GPU = f"; on a machine without a GPU run `{CPU_TORCH}` first"
 
 
 def extra_command(extra: str) -> str:

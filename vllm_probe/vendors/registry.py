@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from vllm_probe.core import codec
 from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefused, RecordingIncomplete
-from vllm_probe.core.extras import extra_command
+from vllm_probe.core.extras import CPU_TORCH, extra_command
 from vllm_probe.core.plugin import Check, ProbeResult, VendorPlugin
 from vllm_probe.core.rows import FixText, Row
 from vllm_probe.core.system import Host
@@ -163,7 +163,7 @@ class PortableDeviceManager:
                 raise DeviceUnavailable(
                     f"nothing installed here runs {device.id} ({device.vendor})", hint="see `vllm-probe adapter list`"
                 )
-            factory = _load_adapter(plugin.name, plugin.adapter)
+            factory = _load_adapter(plugin.name, plugin.adapter, device)
         return factory(self.host)
 
     def checks(self) -> tuple[Check, ...]:
@@ -273,7 +273,7 @@ def _load_checks(plugin: VendorPlugin) -> tuple[Check, ...]:
     return checks
 
 
-def _load_adapter(name: str, adapter: str) -> AdapterFactory:
+def _load_adapter(name: str, adapter: str, device: Device) -> AdapterFactory:
     try:
         with redirect_stdout(sys.stderr):
             factory: AdapterFactory = _resolve(adapter)
@@ -281,7 +281,9 @@ def _load_adapter(name: str, adapter: str) -> AdapterFactory:
         raise
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            raise MissingExtra(f"the adapter {name} needs torch", hint=f"run `{extra_command('runtime')}`") from error
+            torch = CPU_TORCH if device.kind == "cpu" else device.details.get("stack", {}).get("install")
+            command = " && ".join(filter(None, (torch, extra_command("runtime"))))
+            raise MissingExtra(f"the adapter {name} needs torch", hint=f"run `{command}`") from error
         raise PluginRefused(f"the adapter {name}: {error}", hint="install what it needs") from error
     except BaseException as error:  # isolation point: a plug-in may raise anything
         raise PluginRefused(

@@ -7,9 +7,11 @@ import pytest
 
 from vllm_probe.core.device import Device
 from vllm_probe.core.errors import DeviceUnavailable, MissingExtra, PluginRefused, RecordingIncomplete
+from vllm_probe.core.extras import extra_command
 from vllm_probe.core.plugin import API_VERSION, Check, ProbeResult, VendorPlugin
 from vllm_probe.core.scene import Facts, Scene
 from vllm_probe.core.system import Host
+from vllm_probe.core.values import Kind
 from vllm_probe.host.replay import ReplayHost
 from vllm_probe.vendors.null.adapter import NullAdapter
 from vllm_probe.vendors.plugins import RefusedPlugin
@@ -243,12 +245,32 @@ def test_a_device_without_an_adapter_is_unavailable() -> None:
 def test_an_adapter_that_cannot_be_imported_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     card = Device(id="x", vendor="bad", kind="gpu")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    both = manager(plugin("bad", "two_cards", adapter="torch:Adapter"))
     with pytest.raises(MissingExtra, match="the adapter bad needs torch"):
-        manager(plugin("bad", "two_cards", adapter="torch:Adapter")).adapter_for(card)
+        both.adapter_for(card)
     with pytest.raises(PluginRefused, match="No module named 'pyopencl_nowhere'"):
         manager(plugin("bad", "two_cards", adapter="pyopencl_nowhere:Adapter")).adapter_for(card)
     with pytest.raises(PluginRefused, match="raised AttributeError"):
         manager(plugin("bad", "two_cards", adapter=f"{HERE}:Nothing")).adapter_for(card)
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "first"),
+    [
+        ("cpu", {}, "pip install torch --index-url https://download.pytorch.org/whl/cpu && "),
+        ("gpu", {"stack": {"install": "pip install torch --index-url X"}}, "pip install torch --index-url X && "),
+        ("gpu", {"stack": {"advice": "take a container"}}, ""),
+        ("gpu", {}, ""),
+    ],
+)
+def test_a_device_without_torch_is_offered_the_build_for_it_and_no_cuda_for_a_processor(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, details: dict[str, Any], first: str
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    device = Device(id="x", vendor="bad", kind=kind, details=details)
+    with pytest.raises(MissingExtra) as caught:
+        manager(plugin("bad", "two_cards", adapter="torch:Adapter")).adapter_for(device)
+    assert caught.value.hint == f"run `{first}{extra_command('runtime')}`"
 
 
 def test_checks_that_cannot_be_imported_join_the_refused() -> None:
