@@ -263,6 +263,17 @@ def test_a_misspelt_measurement_is_an_error_and_nothing_else(cli: Cli, caplog: p
     assert "is measured" not in caplog.text
 
 
+@pytest.mark.parametrize("listed", ["", " ", ","])
+def test_an_empty_list_of_measurements_is_not_taken_for_all(cli: Cli, listed: str) -> None:
+    ended = cli("bench", "--device", "null", "--only", listed, plugins="null")
+    assert (ended.code, ended.error) == (2, "bad-usage")
+    assert "gemm, memory" in ended.err
+
+
+def test_an_empty_name_of_a_baseline_is_not_taken_for_none(cli: Cli) -> None:
+    assert cli("bench", "--device", "null", "--compare", "", plugins="null").code == 2
+
+
 def test_a_quick_bench_does_not_take_the_place_of_a_whole_one(
     cli: Cli, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -124,7 +124,7 @@ def make_plan(
     children: Host | None = None,
     sustained_s: float | None = None,
 ) -> BenchPlan:
-    """A plan for `device`: at most 8 s quick and 30 s in full with start-up, at most 25 % of its memory.
+    """A plan for `device`: about 8 s quick and 30 s in full with start-up where it is idle, 25 % of its memory at most.
 
     Weights that take turns exceed three times the last-level cache, arrays four times. `only` names the groups
     to run; empty means all. Without `expectations` the device itself is all that is known. `sustained_s` asks for so

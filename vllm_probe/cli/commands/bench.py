@@ -34,7 +34,9 @@ def bench(
             show_default="kept for this machine only",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="At most 8 s instead of 30: fewer rounds and curves.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="About 8 s on an idle machine instead of 30: fewer rounds and curves.")
+    ] = False,
     only: Annotated[
         str | None,
         typer.Option(
@@ -68,8 +70,8 @@ def bench(
     from vllm_probe.core.files import require_writable, write_private
 
     ctx.obj.refuse_replay("bench")
-    baseline = _baseline(ctx, compare, device) if compare else None
-    chosen = frozenset(filter(None, (word.strip() for word in (only or "").split(","))))
+    baseline = None if compare is None else _baseline(ctx, compare, device)
+    chosen = frozenset() if only is None else _groups(only)
     kept_back = emit if baseline and emit and emit.is_file() else None
     if kept_back:
         require_writable(kept_back)
@@ -90,6 +92,18 @@ def bench(
         ctx.obj.say(f"saved {emit}; next: vllm-probe negotiate --model MODEL{_naming(made, emit, device)}")
     if failed:
         _fail(failed)
+
+
+def _groups(listed: str) -> frozenset[str]:
+    """The measurements that a list with commas names; an empty one is refused, since all would run instead."""
+    from vllm_probe.bench.plan import GROUPS
+    from vllm_probe.core.errors import BadUsage
+
+    found = frozenset(filter(None, (word.strip() for word in listed.split(","))))
+    if not found:
+        hint = f"the measurements are {', '.join(GROUPS)}; leave --only out for everything"
+        raise BadUsage(f"--only {listed!r} names no measurement", hint=hint)
+    return found
 
 
 def _measured(ctx: typer.Context, **options: Any) -> "tuple[tuple[Capability, ...], DeviceUnavailable | None]":
