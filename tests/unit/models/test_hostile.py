@@ -29,7 +29,7 @@ def nested(depth: int, key: str = "text_config") -> bytes:
     ("content", "error", "reason"),
     [
         (nested(100_000), InvalidJson, "deeply"),
-        (nested(50), Exception, "model type ''"),
+        (nested(50), InvalidModel, "model_type is missing"),
         (b'{"a":' + b"[" * 100_000, InvalidJson, "deeply"),
         (b'{"hidden_size": 1, "hidden_size": 2}', InvalidJson, "twice"),
         (b'{"hidden_size": "\xff"}', UnreadableFile, "UTF-8"),
