@@ -25,6 +25,9 @@ _LABELS = {
     "version: ": re.compile(r"version[^/]*$", re.IGNORECASE),
 }  # what a file or function of such a name gives, for the scrubber
 
+_PEOPLE = range(1000, 60001)
+"""User numbers of people, https://man7.org/linux/man-pages/man5/login.defs.5.html (UID_MIN, UID_MAX)."""
+
 
 def write_recording(host: "RecordingHost", directory: Path) -> Path:
     """Writes what `host` remembers to `scene.json` in `directory`, made where it is missing; returns the file's path.
@@ -202,9 +205,13 @@ def _scrubber(host: Host) -> Scrubber:
         return values - {""}
 
     homes = known(("HOME", "USERPROFILE"), host.env)
-    users = known(("USER", "LOGNAME", "USERNAME"), host.env) | {re.split(r"[/\\]", home)[-1] for home in homes}
+    users = known(("USER", "LOGNAME", "USERNAME", "SUDO_USER"), host.env)
+    users |= {re.split(r"[/\\]", home)[-1] for home in homes}
     hosts = known(("/proc/sys/kernel/hostname", "/etc/hostname"), host.read_text)
-    return Scrubber(homes, users, hosts | known(("HOSTNAME", "COMPUTERNAME"), host.env))
+    hosts |= known(("HOSTNAME", "COMPUTERNAME"), host.env)
+    accounts = [line.split(":") for text in known(("/etc/passwd",), host.read_text) for line in text.splitlines()]
+    people = {fields[0] for fields in accounts if fields[2:] and fields[2].isdecimal() and int(fields[2]) in _PEOPLE}
+    return Scrubber(homes, users, hosts, people)
 
 
 def _scrubbed(path: str, entry: Entry, scrub: Scrubber) -> Entry:

@@ -44,14 +44,22 @@ class Scrubber:
         homes: home directories.
         users: user names.
         hosts: host names.
+        accounts: further names of people, replaced where they are a part of a path: elsewhere Ada may be a chip.
     """
 
-    def __init__(self, homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> None:
+    def __init__(
+        self, homes: Iterable[str], users: Iterable[str], hosts: Iterable[str], accounts: Iterable[str] = ()
+    ) -> None:
         self._homes = sorted({home.rstrip("/\\") for home in homes} - {"", "/root"}, key=len, reverse=True)
         words = [(name, "", "user") for name in users] + [(name, r"(?:\.[\w-]+)*", "host") for name in hosts]
         self._names = [
             (re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{tail}(?![A-Za-z0-9])", re.IGNORECASE), stand_in)
             for name, tail, stand_in in words
+            if not _NO_NAMES.fullmatch(name)
+        ]
+        self._names += [
+            (re.compile(rf"(?<=[/\\]){re.escape(name)}(?=[/\\\s:\"',;<>\0]|$)"), "user")
+            for name in accounts
             if not _NO_NAMES.fullmatch(name)
         ]
         self._seen: dict[tuple[str, str], int] = {}

@@ -110,6 +110,23 @@ def test_nothing_personal_is_written(tmp_path: Path) -> None:
     assert replayed.glob("/home/user/*") == ("/home/user/venv",)
 
 
+def test_whoever_has_an_account_or_called_sudo_is_not_named_in_a_path(tmp_path: Path) -> None:
+    host = recorder(
+        files={
+            "/etc/passwd": "root:x:0:0::/root:/bin/sh\nlinnet:x:1001:1001:L. Linnet:/data/linnet:/bin/sh\nbroken\n",
+            "/data/linnet/venv": "!dir",
+            "/srv/siskin/venv": "!dir",
+        },
+        env={"HOME": "/root", "USER": "root", "SUDO_USER": "siskin"},
+    )
+    for path in ("/data/linnet/venv", "/srv/siskin/venv"):
+        host.exists(path)
+    text = write_recording(host, tmp_path).read_text()
+    assert "/data/user/venv" in text
+    assert "/srv/user/venv" in text
+    assert "passwd" not in text
+
+
 def test_a_recording_validates_and_is_private(tmp_path: Path) -> None:
     host = recorder(files={"/a": "b"}, env=WREN)
     host.read_text("/a")

@@ -119,3 +119,18 @@ def test_the_value_of_a_secret_variable_is_not_kept(name: str) -> None:
 @pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "KEYBOARD"])
 def test_the_value_of_another_variable_is_kept(name: str) -> None:
     assert scrubber().variable(name, "0,1") == "0,1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/scratch/ada/venv", "/scratch/user/venv"),
+        ("PATH=/data/ada:/usr/bin", "PATH=/data/user:/usr/bin"),
+        ("in D:\\\\ada", "in D:\\\\user"),
+        ("NVIDIA RTX 6000 Ada", "NVIDIA RTX 6000 Ada"),
+        ("torch._ada ada /lib/libada.so /ada.so", "torch._ada ada /lib/libada.so /ada.so"),
+        ("/data/models", "/data/models"),
+    ],
+)
+def test_the_name_of_an_account_is_replaced_where_it_is_part_of_a_path(text: str, expected: str) -> None:
+    assert Scrubber([], [], [], ["ada", "data"]).text(text) == expected
