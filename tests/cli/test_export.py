@@ -376,3 +376,14 @@ class Disturbed(LocalHost):
 def test_a_signal_that_comes_while_vllm_is_started_reaches_it() -> None:
     run = VllmRun(program="vllm", model=(), text="", options=(), env={})
     assert serve_vllm(run, Disturbed()) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("page", ["reference/export.md", "guides/getting-started.md"])
+def test_the_commands_of_a_page_for_another_device_leave_the_config_of_this_one_alone(cli: Cli, page: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text()
+    block = next(block for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) if "--capability" in block)
+    Path("runtime.json").write_text("mine")
+    for line in block.splitlines():
+        _, *arguments = shlex.split(line.partition("|")[0], comments=True)
+        assert cli(*arguments, plugins="cpu,nvidia,intel").code == (1 if "GLM-5.3" in arguments else 0)
+    assert Path("runtime.json").read_text() == "mine"
