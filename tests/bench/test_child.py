@@ -27,7 +27,7 @@ def adapter() -> CpuAdapter:
 
 def child(order: Order) -> CommandResult:
     text = json.dumps(codec.to_json(order))
-    return LocalHost().run([sys.executable, "-m", "vllm_probe.bench.child", text], timeout_s=100)
+    return LocalHost().run([sys.executable, "-m", "vllm_probe.bench.child", text], timeout_s=250)
 
 
 @pytest.mark.parametrize("narrow", [False, True])
