@@ -38,11 +38,13 @@ def server(folder: Path, model: str = MODEL, *options: str) -> Iterator[str]:
     argv = [*command, "serve", "--port", "0", *options]
     with subprocess.Popen(argv, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if found := re.search(r"http://[\d.:]+", line):
-                yield found[0]
-                break
-        process.terminate()
+        try:
+            for line in process.stderr:
+                if found := re.search(r"http://[\d.:]+", line):
+                    yield found[0]
+                    break
+        finally:
+            process.terminate()
 
 
 def median_seconds(calls: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
