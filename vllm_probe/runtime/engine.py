@@ -16,11 +16,11 @@ from vllm_probe.core.model import ModelSpec
 from vllm_probe.core.progress import Progress, silent
 from vllm_probe.runtime.executor.admission import check_runnable, limit_width
 from vllm_probe.runtime.executor.embedder import Embedder, LoadFormat, chunks_prompts, load_embedder, pooling_of
-from vllm_probe.runtime.executor.result import Embeddings, collect, to_bytes
+from vllm_probe.runtime.executor.result import Embeddings, check_dimensions, collect, to_bytes
 from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts, Reading
 from vllm_probe.runtime.sched.backlog import Limits
 from vllm_probe.runtime.sched.queue import QueueState, RequestQueue
-from vllm_probe.runtime.sched.request import QueueClosed, Request, RequestError, RequestFailed, StepPlan
+from vllm_probe.runtime.sched.request import QueueClosed, Request, RequestFailed, StepPlan
 from vllm_probe.vendors.torchbase import TorchAdapter
 
 StepObserver = Callable[[StepPlan, float], None]
@@ -160,12 +160,7 @@ class Engine:
 
     def prepare_in_parts(self, inputs: Sequence[Input], **reading: Unpack[Reading]) -> Generator[int, None, Prompts]:
         """As `prepare`, in parts of 1024 tokens and more; gives how many there are so far after each."""
-        width, dimensions = self.spec.hidden_size, reading.get("dimensions")
-        if dimensions is not None and not 1 <= dimensions <= width:
-            raise RequestError(f"dimensions must be between 1 and {width}, not {dimensions}", "dimensions")
-        if dimensions not in (None, width) and not self.spec.is_matryoshka:
-            message = f"{self.spec.name} has {width} dimensions and was not trained to be cut to {dimensions}"
-            raise RequestError(message, "dimensions")
+        check_dimensions(self.spec, reading.get("dimensions"))
         return (yield from self.reader.read(inputs, **reading))
 
     def check_room(self, num_bytes: int, num_tokens: int = 0) -> None:

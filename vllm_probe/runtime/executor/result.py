@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 import torch
 
+from vllm_probe.core.model import ModelSpec
 from vllm_probe.runtime.modeling.pooling import cut
-from vllm_probe.runtime.sched.request import Request
+from vllm_probe.runtime.sched.request import Request, RequestError
 
 EmbedDtype: TypeAlias = Literal["float32", "float16", "bfloat16"]
 ByteOrder: TypeAlias = Literal["native", "little", "big"]
@@ -65,6 +66,20 @@ class Embeddings:
             data = bytearray(items.tobytes())
         whole = memoryview(data)
         return [whole[start : start + size] for start in range(0, len(whole), size)]
+
+
+def check_dimensions(spec: ModelSpec, dimensions: int | None) -> None:
+    """Passes a width to which vectors of `spec` can be cut, or none.
+
+    Raises:
+        RequestError: it has no such width, or was not trained for another than its own.
+    """
+    width = spec.hidden_size
+    if dimensions is not None and not 1 <= dimensions <= width:
+        raise RequestError(f"dimensions must be between 1 and {width}, not {dimensions}", "dimensions")
+    if dimensions not in (None, width) and not spec.is_matryoshka:
+        message = f"{spec.name} has {width} dimensions and was not trained to be cut to {dimensions}"
+        raise RequestError(message, "dimensions")
 
 
 def collect(request: Request, hidden_size: int, *, normalizes: bool) -> Embeddings:
