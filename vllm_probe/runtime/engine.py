@@ -53,8 +53,7 @@ class Engine:
         max_waiting_tokens: int,
     ) -> None:
         """Starts the loop thread, which opens the adapter and loads the model."""
-        self.config = config
-        self.spec = spec
+        self.config, self.spec = config, spec
         self.has_dummy_weights = False
         self.observers: list[StepObserver] = []
         pooling, self._normalizes = pooling_of(config, spec)
@@ -69,8 +68,7 @@ class Engine:
                 chunk_tokens=self._part_tokens if chunks_prompts(spec, pooling) else None,
             )
         )
-        self._ticked_s = time.monotonic()
-        self._slowest_s = 0.0
+        self._ticked_s, self._slowest_s = time.monotonic(), 0.0
         self._loaded: Future[None] = Future()
         self._thread = threading.Thread(target=self._own, args=(adapter, load), name="engine-loop", daemon=True)
         self._thread.start()
