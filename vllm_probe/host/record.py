@@ -205,13 +205,13 @@ def _scrubber(host: Host) -> Scrubber:
         return values - {""}
 
     homes = known(("HOME", "USERPROFILE"), host.env)
-    users = known(("USER", "LOGNAME", "USERNAME", "SUDO_USER"), host.env)
+    users = known(("USER", "LOGNAME", "USERNAME"), host.env)
     users |= {re.split(r"[/\\]", home)[-1] for home in homes}
     hosts = known(("/proc/sys/kernel/hostname", "/etc/hostname"), host.read_text)
     hosts |= known(("HOSTNAME", "COMPUTERNAME"), host.env)
     accounts = [line.split(":") for text in known(("/etc/passwd",), host.read_text) for line in text.splitlines()]
     people = {fields[0] for fields in accounts if fields[2:] and fields[2].isdecimal() and int(fields[2]) in _PEOPLE}
-    return Scrubber(homes, users, hosts, people)
+    return Scrubber(homes, users, hosts, people | known(("SUDO_USER",), host.env))
 
 
 def _scrubbed(path: str, entry: Entry, scrub: Scrubber) -> Entry:

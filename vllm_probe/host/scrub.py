@@ -11,6 +11,9 @@ _SECRETS = re.compile(
     r"[^\s\0@]+|\b(?:hf|gh[opsu]|github_pat|glpat|xox[abp]|sk)[-_][\w-]{16,}|\bAKIA[A-Z0-9]{16}\b|\beyJ[\w-]+\.[\w.-]+"
 )
 _HOME = re.compile(r"((?:/home|/Users|/media|\b[A-Z]:\\+Users)[/\\]+)[^\s/\\:\"',;<>\0]+", re.IGNORECASE)
+_KERNELS = re.compile(r"((?<![\w.-])(?:/(?:sys|proc|dev)/|(?:\.\./)+)[^\s:\"',;<>\0]*)")
+"""Paths that the kernel names, whose parts are no names of people, though a person may be called Max."""
+
 _AT_HOST = re.compile(r"\b[\w.+-]{2,}@(?!\S*\.service)[A-Za-z][\w-]+(?:\.[\w-]+)*")
 _HEX = r"(?<![0-9a-f]){}(?![0-9a-f])"
 _IDENTITIES = {
@@ -70,8 +73,7 @@ class Scrubber:
         for home in self._homes:
             text = re.sub(re.escape(home) + r"(?![\w.-])", "/home/user", text)
         text = _HOME.sub(r"\1user", text)
-        for pattern, stand_in in self._names:
-            text = pattern.sub(stand_in, text)
+        text = "".join(part if at % 2 else self._nameless(part) for at, part in enumerate(_KERNELS.split(text)))
         text = _AT_HOST.sub("user@host", text)
         for rule, stand_in in _RULES:
             text = rule.sub(partial(self._stand_in, stand_in), text)
@@ -87,6 +89,11 @@ class Scrubber:
     def variable(self, name: str, value: str) -> str:
         """`value` of the environment variable `name`."""
         return _SECRET if _SECRET_VARIABLE.search(name) else self.text(value)
+
+    def _nameless(self, text: str) -> str:
+        for pattern, stand_in in self._names:
+            text = pattern.sub(stand_in, text)
+        return text
 
     def _stand_in(self, stand_in: str, match: re.Match[str]) -> str:
         found = match["id"]

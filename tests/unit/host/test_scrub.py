@@ -134,3 +134,23 @@ def test_the_value_of_another_variable_is_kept(name: str) -> None:
 )
 def test_the_name_of_an_account_is_replaced_where_it_is_part_of_a_path(text: str, expected: str) -> None:
     assert Scrubber([], [], [], ["ada", "data"]).text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/sys/bus/pci/devices/0000:01:00.0/max_link_speed",
+        "/sys/fs/cgroup/cpu.max",
+        "../../../max/information",
+        "read /proc/driver/nvidia/gpus/max/information.",
+        "/dev/cpu/0/max",
+    ],
+)
+def test_paths_that_the_kernel_names_stay_whatever_people_are_called(text: str) -> None:
+    assert Scrubber([], ["max"], ["speed"], ["information", "gpus"]).text(text) == text
+
+
+def test_a_person_is_replaced_beside_a_path_that_the_kernel_names() -> None:
+    assert Scrubber([], ["max"], []).text("max: cannot read /sys/fs/cgroup/cpu.max of max") == (
+        "user: cannot read /sys/fs/cgroup/cpu.max of user"
+    )
