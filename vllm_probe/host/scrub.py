@@ -11,7 +11,7 @@ _SECRETS = re.compile(
     r"[^\s\0@]+|\b(?:hf|gh[opsu]|github_pat|glpat|xox[abp]|sk)[-_][\w-]{16,}|\bAKIA[A-Z0-9]{16}\b|\beyJ[\w-]+\.[\w.-]+"
 )
 _HOME = re.compile(r"((?:/home|/Users|/media|\b[A-Z]:\\+Users)[/\\]+)[^\s/\\:\"',;<>\0]+", re.IGNORECASE)
-_KERNELS = re.compile(r"((?<![\w.-])(?:/(?:sys|proc|dev)/|(?:\.\./)+)[^\s:\"',;<>\0]*)")
+_KERNELS = re.compile(r"((?<![\w.-])(?:/(?:sys|proc|dev)/|(?:\.\./)+)(?:[^\s:\"',;<>\0]|:(?=[0-9a-f]))*)")
 """Paths that the kernel names, whose parts are no names of people, though a person may be called Max."""
 
 _AT_HOST = re.compile(r"\b[\w.+-]{2,}@(?!\S*\.service)[A-Za-z][\w-]+(?:\.[\w-]+)*")
