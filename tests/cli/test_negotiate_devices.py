@@ -1,7 +1,11 @@
 """What negotiate says of the device that it plans for, and of those that it does not plan for."""
 
+import json
+from pathlib import Path
+
 from tests.cli.conftest import HOSTS, Cli
 
+CAPABILITIES = Path(__file__).parents[2] / "capabilities"
 LOST = ("--replay", HOSTS / "nvidia-lost", "negotiate", "Qwen3-8B", "--engine", "vllm")
 NO_DRI = ("--replay", HOSTS / "ctr-14-no-dri", "negotiate", "Qwen3-Embedding-0.6B")
 
@@ -35,6 +39,22 @@ def test_the_descriptor_of_another_architecture_is_planned_for_alone_unless_the_
     here = cli(*command, "--capability", "h200-sxm-141gb", "--device", device, plugins="cpu,nvidia").json()
     assert here["device"] == device
     assert here["budget"]["device_total_bytes"] < 90e9
+
+
+def test_a_descriptor_is_laid_on_its_own_device_among_several(cli: Cli, tmp_path: Path) -> None:
+    document = json.loads((CAPABILITIES / "rtx-4060-laptop.capability.json").read_text())
+    document["device"] |= {"name": "NVIDIA GeForce GTX 1080 Ti", "arch": "sm_61"}
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    asked = ("negotiate", "Qwen3-4B", "--engine", "vllm", "--capability", tmp_path / "own.json", "--json")
+    found = cli("--replay", HOSTS / "nvidia-wsl", *asked, plugins="cpu,nvidia").json()
+    assert found["device"] == "dxg:1"
+    assert not any("not here" in line for line in found["warnings"])
+
+
+def test_where_the_architecture_here_is_not_known_the_memory_here_counts(cli: Cli) -> None:
+    asked = ("negotiate", "Qwen3-4B", "--engine", "vllm", "--capability", "arc-b580", "--json")
+    found = cli("--replay", HOSTS / "nvidia-laptop-wsl", *asked, plugins="cpu,nvidia,intel").json()
+    assert found["device"] == "dxg:intel-0"
 
 
 def test_a_hidden_device_is_warned_of(cli: Cli) -> None:

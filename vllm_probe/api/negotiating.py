@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_probe.api.checking import checked, read_log, stored_residual
 from vllm_probe.api.looking import discover, is_replay, judged_devices, open_host, search
-from vllm_probe.api.planning import device_notes, offer
+from vllm_probe.api.planning import device_notes, offer, other_than
 from vllm_probe.core.errors import AmbiguousModel, MissingExtra, NoDescriptor
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ def _describe(
     """Name and content of the descriptor to negotiate with, the device here that it describes, and all devices.
 
     A descriptor that is named describes no device where none of its vendor can be used; those come in place of all. It
-    is laid on the one that would be used, but for an accelerator of another architecture, unless `device` names that.
+    is laid on its own device, else on the one that would be used, of those that are not known to be of another
+    architecture, unless `device` names one.
     """
     from vllm_probe.detect.select import default_device, select_device, unfit
     from vllm_probe.vendors.descriptors import named_capability
@@ -159,13 +160,13 @@ def _describe(
         on = select_device(devices, device, manager)
         return *_descriptor_of(host, on, devices, manager, stamp), on, devices
     path, document = named_capability(capability, manager, stamp.host_fingerprint)
-    plugin = manager.plugin_for(document.device_type)
+    plugin, arch = manager.plugin_for(document.device_type), document.device.arch
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
         return str(path), document, select_device(own, device, manager), devices
-    here = default_device(own) or next((each for each in own if unfit(each) is None), None)
-    if here and here.kind != "cpu" and document.device.arch not in (None, here.arch):
-        here = None
+    fits = [each for each in own if each.kind == "cpu" or None in (each.arch, arch) or each.arch == arch]
+    alike = [each for each in fits if unfit(each) is None and other_than(each, document) is None] or fits
+    here = default_device(alike) or next((each for each in alike if unfit(each) is None), None)
     return str(path), document, here, devices if here or document.device.kind == "cpu" else tuple(own)
 
 

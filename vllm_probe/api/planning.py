@@ -62,18 +62,19 @@ def device_notes(on: "Device | None", document: "Capability", devices: "Sequence
     Without `on` each of `devices` that is blocked tells why nothing here runs it, and one that is not how it is planned
     for.
     """
-    from vllm_probe.detect.select import default_device, unfit
+    from vllm_probe.detect.select import unfit
 
     if on and (reason := unfit(on)):
         yield f"{_shown(on)} cannot be used here now: {_clause(reason)}; run `vllm-probe doctor`"
-    if on and (other := _other(document, on)):
+    if on and (other := other_than(on, document)):
         yield (
             f"the descriptor is of {other}, {on.id} is {on.name or on.arch}: the rates are those of the other device, "
             "the memory is no more than this one has"
         )
-    if on is None and (here := default_device(devices)) and here.kind != "cpu":
+    here = next((each for each in devices if each.kind != "cpu" and unfit(each) is None), None)
+    if on is None and here:
         yield (
-            f"the descriptor is of {_other(document, here)}, which is not here: planned for that alone; "
+            f"the descriptor is of {other_than(here, document)}, which is not here: planned for that alone; "
             f"--device {here.id} plans for {here.name or here.arch}"
         )
     if on is None or on.kind == "cpu":
@@ -120,7 +121,7 @@ def near_descriptors(on: "Device", manager: "PortableDeviceManager", fingerprint
     return tuple(dict.fromkeys(name for *_, name in sorted(ranked)))[:_MOST_NEAR]
 
 
-def _other(document: "Capability", on: "Device") -> str | None:
+def other_than(on: "Device", document: "Capability") -> str | None:
     """What `document` describes, where that is another device than `on`."""
     identity = document.device
     if identity.name and on.name:
