@@ -26,6 +26,14 @@ def probe(host):
 
 
 class Adapter(NullAdapter):
+    made = 0
+
+    def __init__(self, host):
+        super().__init__(host)
+        Adapter.made += 1
+        if Adapter.made == 2 and MADE:
+            raise MADE
+
     def _open(self):
         raised = {"trio0": FAULT}.get(self.device.id)
         if raised:
@@ -38,15 +46,25 @@ PLUGIN = VendorPlugin(
 """
 
 
-def install(site: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """A distribution with three devices, of which opening the first raises `fault`."""
+def install(site: Path, monkeypatch: pytest.MonkeyPatch, fault: str, made: str = "None") -> None:
+    """A distribution with three devices; opening the first raises `fault`, making the adapter of the second `made`."""
     monkeypatch.delitem(sys.modules, "trio_plugin", raising=False)
     info = site / "trio-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trio\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[vllm_probe.vendors]\ntrio = trio_plugin:PLUGIN\n")
-    (site / "trio_plugin.py").write_text(TRIO.replace("FAULT", fault))
+    (site / "trio_plugin.py").write_text(TRIO.replace("FAULT", fault).replace("MADE", made))
     monkeypatch.syspath_prepend(site)
+
+
+def test_an_adapter_that_cannot_be_made_costs_no_other_device(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch, "None", 'RuntimeError("no context")')
+    ended = cli("bench", "--device", "all", "--only", "memory", "--emit", "out", plugins="trio")
+    assert (ended.code, ended.error) == (3, "device-unavailable")
+    assert "1 of 3 devices were not measured: trio1 cannot be opened: RuntimeError: no context" in ended.err
+    assert sorted(path.name for path in Path("out").iterdir()) == ["trio0.capability.json", "trio2.capability.json"]
 
 
 def test_a_device_that_does_not_open_costs_no_other(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

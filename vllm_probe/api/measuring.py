@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm_probe.api.looking import discover, open_host
-from vllm_probe.core.errors import DeviceHung, DeviceUnavailable, Unavailable, UnwritableOutput
+from vllm_probe.core.errors import DeviceHung, DeviceUnavailable, ProbeError, Unavailable, UnwritableOutput
 from vllm_probe.core.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -159,9 +159,16 @@ class _Run:
         return replace(plan, doubts=tuple(f"{each} hangs in the same process" for each in self.hung))
 
     def _adapter(self, on: "Device") -> "HardwareAdapter[Any]":
+        from vllm_probe.bench.doubt import describe
         from vllm_probe.vendors.descriptors import COMPILED
 
-        adapter = self.manager.adapter_for(on)
+        try:
+            adapter = self.manager.adapter_for(on)
+        except (ProbeError, ModuleNotFoundError):
+            raise
+        except (Exception, SystemExit) as error:  # isolation point: a plug-in's constructor may raise anything
+            message = f"{on.id} cannot be opened: {describe(error)}"
+            raise DeviceUnavailable(message, hint="run `vllm-probe doctor`") from error
         if self.state and ("primitives" in self.only or (not self.quick and any((self.state / COMPILED).glob("*/*")))):
             adapter.compile_folder = self.state / COMPILED
         return adapter
