@@ -70,7 +70,7 @@ def _torchao(config: Facts) -> float | None:
     stated = kinds.part("default") if "default" in kinds.values else kinds
     word = stated.word("_type", default=config.word("quant_type")).lower().replace("_", "")
     settings = stated.part("_data") if stated.values else config.part("quant_type_kwargs")
-    if "int4weightonly" in word:
+    if "int4weightonly" in word or word.startswith("float8dynamicactivationint4"):
         return 4 + 32 / _whole(settings, "group_size", default=128)
     return 8.0 if word.startswith(("int8", "float8")) else None
 

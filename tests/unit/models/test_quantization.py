@@ -77,6 +77,7 @@ def torchao(kind: str, **data: object) -> dict[str, object]:
         (torchao("Int8WeightOnlyConfig"), 8.0),
         (torchao("Float8DynamicActivationFloat8WeightConfig"), 8.0),
         (torchao("Int4WeightOnlyConfig", group_size=64), 4.5),
+        (torchao("Float8DynamicActivationInt4WeightConfig"), 4.25),
         ({"quant_method": "torchao", "quant_type": "int4_weight_only", "quant_type_kwargs": {"group_size": 64}}, 4.5),
         ({"quant_method": "torchao", "quant_type": "int8_weight_only"}, 8.0),
         ({"quant_method": "gptq", "bits": 4, "group_size": -1}, 4 + 20 / QWEN3["hidden_size"]),
