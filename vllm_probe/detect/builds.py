@@ -74,6 +74,15 @@ def newest(device: Device) -> Record | None:
     return next((build for build in builds if unfit(build, device) is None), None)
 
 
+def needed_driver(device: Device) -> str | None:
+    """The least driver with which a build of torch has kernels for the device, null where a newer one helps nothing."""
+    builds = [] if module_of(device) or newest(device) else vendor_record(device).get("builds", ())
+    fitting = [
+        each["driver"] for each in builds if "driver" in each and (not device.arch or _covers(each, device.arch))
+    ]
+    return min(fitting, key=int, default=None)
+
+
 def module_of(device: Device) -> Record:
     """What the table has of modules where the device is built into one, else nothing."""
     modules: Record = vendor_record(device).get("modules", {})

@@ -17,6 +17,7 @@ from vllm_probe.detect.builds import (
     is_older,
     lacks,
     module_of,
+    needed_driver,
     newest,
     override_for,
     table,
@@ -41,8 +42,8 @@ def weigh(device: Device, software: Software, env: Callable[[str], str | None] =
     `details.stack` has `least` (kernel, driver, runtime), `install` (the command that brings the torch it needs),
     `advice` where there is none to type, and `short`, what here is older. A device that detection found usable becomes
     unusable where the installed torch is another vendor's build, has no kernels for it or needs a newer driver, and
-    where there is no torch and no build runs on it; unknown where it may have no kernels; limited where a variable,
-    which `env` tells, has it take those of another.
+    where there is no torch and no build has kernels for it; unknown where it may have no kernels; limited where only a
+    newer driver lets a build run, and where a variable, which `env` tells, has it take the kernels of another.
     """
     family = _family(device)
     if device.kind == "cpu" or not (family or (vendor_record(device) and device.verdict.code in _JUDGED)):
@@ -82,10 +83,14 @@ def _verdict(device: Device, seen: Device, torch: str | None, override: Override
     note = vendor_record(device).get("override", {}).get("note")
     builds = vendor_record(device)["builds"]
     if builds and torch is None and not is_module(device) and newest(seen) is None:
+        if driver := needed_driver(seen):
+            old = f"every build of torch that is known here needs a newer driver: {unfit(builds[-1], seen)}"
+            return Verdict(code="limited", reason=f"{old}; {_updated(driver)}")
+        none = f"no build of torch that is known here has kernels for {seen.arch}"
         if override and newest(override.applied(device)):
             those = f"`{override.setting}` has it take those of {override.arch}, {note}"
-            return Verdict(code="limited", reason=f"no build of torch has kernels for {device.arch}; {those}")
-        return Verdict(code="unusable", reason=f"no build of torch runs on it: {unfit(builds[-1], seen)}")
+            return Verdict(code="limited", reason=f"{none}; {those}")
+        return Verdict(code="unusable", reason=none)
     if is_on and override:
         return Verdict(code="limited", reason=f"{override.setting} has it take the kernels of {seen.arch}, {note}")
     return None
@@ -97,9 +102,15 @@ def _fix(device: Device, torch: str | None, override: Override | None) -> str:
     like = override.applied(device) if override and newest(device) is None else None
     if override and like and _against(like, torch) is None and has_kernels(like, build_tag(torch)):
         return f"; run `export {override.setting}`, with which it takes the kernels of {override.arch}"
+    if driver := needed_driver(device):
+        return f"; {_updated(driver)}"
     if "install" in stack:
         return f"; run `{stack['install'].replace('install', 'install --force-reinstall', 1)}`"
     return f"; {stack['advice']}" if "advice" in stack else ""
+
+
+def _updated(driver: str) -> str:
+    return f"update the driver to {driver} or newer"
 
 
 def _family(device: Device) -> Record:

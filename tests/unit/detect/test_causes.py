@@ -11,6 +11,7 @@ from vllm_probe.core.device import Device, Finding, Software, Verdict
 from vllm_probe.core.values import Kind
 from vllm_probe.detect.causes import CAUSES, ROWS, unusable
 from vllm_probe.detect.checks.engine import not_covered
+from vllm_probe.detect.stack import weigh
 from vllm_probe.vendors.nvidia.codes import CUDA, NVML
 
 HEALTHY = [name for name in HOSTS if "healthy" in name]
@@ -93,8 +94,11 @@ def test_the_command_of_the_verdict_stays_where_it_alone_knows_the_build() -> No
         ("torch 2.9+rocm6.4 cannot run on it: the build rocm6.4 has no kernels for gfx803", "VER-08", "llama.cpp"),
         ("torch 2.9+xpu cannot run on it: the build xpu has no kernels for tgl", "VER-02", "llama.cpp"),
         ("torch 2.9+cu128 is a build for NVIDIA devices and cannot run on it", "VER-09", "llama.cpp"),
-        ("torch 2.4+cu121 cannot run on it: the build cu121 needs driver 525, this is 470", "VER-01", "driver"),
-        ("no build of torch runs on it: the build cu126 needs driver 525, this is 470.82.01", "VER-01", "driver"),
+        (
+            "torch 2.4+cu121 cannot run on it: it needs driver 525; update the driver to 525 or newer",
+            "VER-01",
+            "driver",
+        ),
     ],
 )
 def test_no_command_installs_a_build_where_none_would_help(reason: str, row: str, text: str) -> None:
@@ -105,8 +109,26 @@ def test_no_command_installs_a_build_where_none_would_help(reason: str, row: str
 
 
 def test_a_device_that_no_build_has_kernels_for_is_one_without_a_backend() -> None:
-    (finding,) = _rows(_device("no build of torch runs on it: the build cu126 has no kernels for sm_37"))
+    (finding,) = _rows(_device("no build of torch that is known here has kernels for sm_37"))
     assert (finding.id, finding.severity) == ("OTH-13", "info")
+    assert "known here" in finding.cause
+    assert "llama.cpp" in finding.fix[0].text
+
+
+@pytest.mark.parametrize(
+    ("arch", "torch"), [("sm_86", "2.9.1+cpu"), ("sm_70", "2.11.0+cu128"), ("sm_86", "2.4.0+cu121"), ("sm_61", "2+xpu")]
+)
+def test_a_driver_that_is_too_old_for_every_build_is_what_has_to_be_replaced(arch: str, torch: str) -> None:
+    gpu = replace(OTHER, arch=arch, driver="nvidia 470.256.02", details={"cuda_version": "11.4"})
+    found = weigh(gpu, Software(torch=torch))
+    assert found.verdict.reason.endswith("; update the driver to 525 or newer")
+    (finding,) = _rows(found)
+    assert (finding.id, finding.cause) == ("VER-01", ROWS["VER-01/driver"].cause)
+    assert finding.fix[0].command == "sudo ubuntu-drivers install"
+    kepler = weigh(replace(gpu, arch="sm_37"), Software(torch=torch))
+    assert "driver to" not in kepler.verdict.reason
+    (finding,) = _rows(kepler)
+    assert "llama.cpp" in finding.fix[0].text
 
 
 def test_the_override_is_the_command_where_the_verdict_has_it() -> None:

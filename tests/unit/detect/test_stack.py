@@ -133,7 +133,7 @@ def test_a_build_that_may_lack_kernels_leaves_the_verdict_unknown(arch: str, tor
 def test_a_device_that_no_build_runs_on_cannot_be_used_and_needs_no_driver_that_it_cannot_have() -> None:
     found = weighed("amd", "gfx803", "amdgpu 6.12.12")
     assert (found.usable, found.verdict.code) == (False, "unusable")
-    assert found.verdict.reason == "no build of torch runs on it: the build rocm7.2 has no kernels for gfx803"
+    assert found.verdict.reason == "no build of torch that is known here has kernels for gfx803"
     kepler = weighed("nvidia", "sm_37", "nvidia 470.256.02", details={"cuda_version": "11.4"})
     assert (kepler.usable, kepler.details["stack"]) == (False, {})
 
@@ -227,10 +227,13 @@ def test_a_torch_for_a_newer_cuda_than_the_driver_is_told_without_the_drivers_nu
     assert "the build cu130 needs CUDA 13, the driver is for CUDA 12.4; run `pip" in found.verdict.reason
 
 
-def test_a_driver_that_is_too_old_for_every_build_keeps_the_device_out() -> None:
+def test_a_driver_that_is_too_old_for_every_build_limits_the_device_and_is_what_to_update() -> None:
     found = weighed("nvidia", "sm_86", "nvidia 470.82.01")
-    assert (found.usable, found.verdict.code) == (False, "unusable")
-    assert found.verdict.reason.endswith("the build cu126 needs driver 525, this is 470.82.01")
+    assert (found.usable, found.verdict.code) == (True, "limited")
+    assert found.verdict.reason == (
+        "every build of torch that is known here needs a newer driver: the build cu126 needs driver 525, this is "
+        "470.82.01; update the driver to 525 or newer"
+    )
     assert found.details["stack"]["short"] == ["the driver 470.82.01 is older than 525"]
 
 
