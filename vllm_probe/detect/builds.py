@@ -11,7 +11,7 @@ architectures it has the least kernel, driver and runtime; and where all that is
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -144,42 +144,77 @@ def has_kernels(device: Device, tag: str | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """A variable that has a GPU take the kernels of a like one.
+    """A variable that has a GPU take the kernels of another.
 
     Attributes:
-        names: the variable, as it may be called for this device, the first counts.
+        name: the variable.
         value: what it is set to.
         arch: whose kernels the GPU takes then.
+        works: whether they run on it, null where that is not known.
     """
 
-    names: tuple[str, ...]
+    name: str
     value: str
     arch: str
+    works: bool | None = True
 
     @property
     def setting(self) -> str:
         """The assignment, as a shell takes it."""
-        return f"{self.names[-1]}={self.value}"
-
-    def is_set(self, env: Callable[[str], str | None]) -> bool:
-        """Whether the environment has it."""
-        return next(filter(None, map(env, self.names)), None) == self.value
+        return f"{self.name}={self.value}"
 
     def applied(self, device: Device) -> Device:
         """The device as it is with the variable set."""
         return replace(device, arch=self.arch)
 
 
-def override_for(device: Device) -> Override | None:
-    """The variable that has this GPU take the kernels of a like one, null where none is known to."""
+def override_for(device: Device, devices: Sequence[Device] = ()) -> Override | None:
+    """The variable that has this GPU take the kernels of a like one, null where none is known to.
+
+    Where it would have another of `devices` take kernels that are not its own, that of the GPU's node; null where that
+    is not known.
+    """
     record = vendor_record(device).get("override", {})
-    arch = record.get("as", {}).get(device.arch)
+    like = record.get("as", {})
+    arch = like.get(device.arch)
     if arch is None:
         return None
-    node = device.indices.get(record["node"])
-    names = (record["variable"],) if node is None else (f"{record['variable']}_{node}", record["variable"])
+    shares = (each for each in devices if each.vendor == device.vendor and each.kind in {"gpu", "igpu"})
+    crossed = any(arch not in {each.arch, like.get(each.arch)} for each in shares)
+    names = _names(device, record)
+    if crossed and len(names) == 1:
+        return None
     major, minor, step = arch[3:-2], arch[-2], arch[-1]
-    return Override(names=names, value=f"{int(major)}.{int(minor, 16)}.{int(step, 16)}", arch=arch)
+    value = f"{int(major)}.{int(minor, 16)}.{int(step, 16)}"
+    return Override(name=names[0 if crossed else -1], value=value, arch=arch)
+
+
+def override_set(device: Device, env: Callable[[str], str | None]) -> Override | None:
+    """The variable that is set and has this GPU take the kernels of another, null where it takes its own."""
+    record = vendor_record(device).get("override", {})
+    name = next(filter(env, _names(device, record)), None) if record and device.arch else None
+    value = env(name) if name else None
+    numbers = re.fullmatch(r"([0-9]{1,2})\.([0-9]|1[0-5])\.([0-9]|1[0-5])", value or "", re.ASCII)
+    if name is None or value is None or numbers is None:
+        return None
+    arch = f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
+    if arch == device.arch:
+        return None
+    alike = arch[:-2] == (device.arch or "")[:-2]
+    works = True if arch == record["as"].get(device.arch) else None if alike else False
+    return Override(name=name, value=value, arch=arch, works=works)
+
+
+def taken_arch(device: Device) -> str | None:
+    """The architecture whose kernels the device takes, its own without a variable; it has been weighed."""
+    taken: str | None = device.details.get("stack", {}).get("takes", device.arch)
+    return taken
+
+
+def _names(device: Device, record: Record) -> tuple[str, ...]:
+    """The variable as it may be called for this device, the first counts."""
+    node = device.indices.get(record["node"])
+    return (record["variable"],) if node is None else (f"{record['variable']}_{node}", record["variable"])
 
 
 def _too_old(build: Record, device: Device) -> str | None:

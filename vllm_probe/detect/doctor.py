@@ -68,7 +68,7 @@ def diagnose(  # noqa: PLR0913 - what was found and read before comes from as ma
         finding for check in (*manager.checks(), *CHECKS) for finding in _findings_of(check, host, probed.devices, text)
     ]
     software = read_software(host)
-    weighed = tuple(weigh(device, software, host.env) for device in probed.devices)
+    weighed = tuple(weigh(device, software, host.env, probed.devices) for device in probed.devices)
     seen = (*manager.findings(), *known, *probed.findings, *found, *_unjudged(host, weighed))
     seen = (*seen, *not_covered(host, weighed, software))
     why = tuple(unusable(host, weighed, seen))

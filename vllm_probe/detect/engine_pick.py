@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from vllm_probe.core.device import Choice, Device, Software
 from vllm_probe.core.system import Host
-from vllm_probe.detect.builds import build_tag, table, vendor_of
+from vllm_probe.detect.builds import build_tag, table, taken_arch, vendor_of
 from vllm_probe.detect.select import unfit
 from vllm_probe.detect.stack import runs
 from vllm_probe.vendors.engines import compiles, last_on, refusal
@@ -105,8 +105,8 @@ def not_run(device: Device, version: str | None, *, released: bool = False) -> s
     Null where it does and where that is not known, as of an installed one for what it can be compiled for, unless it is
     taken to be as `released`.
     """
-    refused = refusal("vllm", device.vendor, device.arch, version)
-    if refused is None or (version and not released and compiles("vllm", device.vendor, device.arch)):
+    refused = refusal("vllm", device.vendor, taken_arch(device), version)
+    if refused is None or (version and not released and compiles("vllm", device.vendor, taken_arch(device))):
         return None
     return f"vLLM {version} {refused}" if version else f"vLLM {refused}"
 
@@ -134,7 +134,7 @@ def _hypothetical(devices: Sequence[Device]) -> Choice:
     """What vLLM would take if it were installed: of each vendor's devices the first."""
     cards = [device for device in devices if device.kind in {"gpu", "npu"} and device.visible and runs(device)]
     new = [device for device in cards if not_run(device, None) is None]
-    old = [(device, last) for device in cards if (last := last_on("vllm", device.vendor, device.arch))]
+    old = [(device, last) for device in cards if (last := last_on("vllm", device.vendor, taken_arch(device)))]
     needed = next(iter([device for device in new if device.usable] or new), None)
     build = _build(needed.vendor) if needed else "its CPU build"
     if needed is None and old:
@@ -166,8 +166,11 @@ def _ahead(devices: Sequence[Device], first: Device | None) -> Device | None:
 
 def _short(device: Device, version: str | None) -> str:
     short = device.details.get("stack", {}).get("short", ())
-    if version and compiles("vllm", device.vendor, device.arch):
-        short = (f"no release is built for {device.arch}, and only one that was compiled for it runs there", *short)
+    if version and compiles("vllm", device.vendor, taken_arch(device)):
+        short = (
+            f"no release is built for {taken_arch(device)}, and only one that was compiled for it runs there",
+            *short,
+        )
     return f", though {short[0]}" if short else ""
 
 

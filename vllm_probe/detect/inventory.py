@@ -58,7 +58,8 @@ def take_inventory(
     refused = [*node_access(host, probed.devices, ""), *nvidia_nodes(host, probed.devices, "")]
     devices = tuple(
         replace(
-            judge(weigh(device, software, host.env), (*probed.findings, *refused)), descriptor=descriptor_of(device)
+            judge(weigh(device, software, host.env, probed.devices), (*probed.findings, *refused)),
+            descriptor=descriptor_of(device),
         )
         for device in probed.devices
     )

@@ -20,6 +20,7 @@ from vllm_probe.detect.builds import (
     needed_driver,
     newest,
     override_for,
+    override_set,
     table,
     unfit,
     vendor_of,
@@ -36,23 +37,33 @@ def runs(device: Device) -> bool:
     return kinds is None or device.kind in kinds
 
 
-def weigh(device: Device, software: Software, env: Callable[[str], str | None] = lambda _name: None) -> Device:
+def weigh(
+    device: Device,
+    software: Software,
+    env: Callable[[str], str | None] = lambda _name: None,
+    devices: Sequence[Device] = (),
+) -> Device:
     """`device` beside what is installed: `details.stack`, and a verdict that the installed torch can run on it.
 
+    `devices` are those of the machine, which a variable that is advised must leave as they are.
+
     `details.stack` has `least` (kernel, driver, runtime), `install` (the command that brings the torch it needs),
-    `advice` where there is none to type, and `short`, what here is older. A device that detection found usable becomes
-    unusable where the installed torch is another vendor's build, has no kernels for it or needs a newer driver, and
-    where there is no torch and no build has kernels for it; unknown where it may have no kernels; limited where only a
-    newer driver lets a build run, and where a variable, which `env` tells, has it take the kernels of another.
+    `advice` where there is none to type, `short`, what here is older, and `takes`, whose kernels a variable, which
+    `env` tells, has it take. A device that detection found usable becomes unusable where the installed torch is another
+    vendor's build, has no kernels for it or needs a newer driver, where there is no torch and no build has kernels for
+    it, and where those that it takes do not run on it; unknown where that or whether there are any is not known;
+    limited where only a newer driver lets a build run, and where it takes the kernels of a like one.
     """
     family = _family(device)
     if device.kind == "cpu" or not (family or (vendor_record(device) and device.verdict.code in _JUDGED)):
         return device
-    override = override_for(device)
-    seen = override.applied(device) if override and override.is_set(env) else device
+    active = override_set(device, env)
+    override = active or override_for(device, devices)
+    seen = active.applied(device) if active else device
     build = newest(seen) or (newest(override.applied(device)) if override else None)
     short = tuple(_short(family, device, software))
-    stack: dict[str, Any] = {"least": _least(family), **_means(device, build), "short": list(short)}
+    takes = active.arch if active else None
+    stack: dict[str, Any] = {"least": _least(family), **_means(device, build), "short": list(short), "takes": takes}
     weighed = replace(
         device, details={**device.details, "stack": {key: value for key, value in stack.items() if value}}
     )
@@ -74,6 +85,8 @@ def _means(device: Device, build: Record | None) -> dict[str, str | None]:
 def _verdict(device: Device, seen: Device, torch: str | None, override: Override | None) -> Verdict | None:
     """What torch makes of the verdict, null where nothing; `seen` is the device as the environment has it be."""
     is_on = seen.arch != device.arch
+    if is_on and override and not override.works:
+        return _crossed(device, override)
     against = _against(seen, torch)
     if against:
         return Verdict(code="unusable", reason=against + _fix(device, torch, None if is_on else override))
@@ -107,6 +120,15 @@ def _fix(device: Device, torch: str | None, override: Override | None) -> str:
     if "install" in stack:
         return f"; run `{stack['install'].replace('install', 'install --force-reinstall', 1)}`"
     return f"; {stack['advice']}" if "advice" in stack else ""
+
+
+def _crossed(device: Device, override: Override) -> Verdict:
+    """The verdict of a device that a variable has take kernels of which none are known to run on it."""
+    takes = f"{override.setting} has it take the kernels of {override.arch}"
+    if override.works is None:
+        return Verdict(code="unknown", reason=f"{takes}; whether those run on {device.arch} is unknown")
+    reason = f"{takes}, which do not run on {device.arch}; run `unset {override.name}`"
+    return Verdict(code="unusable", reason=reason)
 
 
 def _updated(driver: str) -> str:

@@ -11,6 +11,7 @@ from vllm_probe.core.device import Device, Finding, Software, Verdict
 from vllm_probe.core.values import Kind
 from vllm_probe.detect.causes import CAUSES, ROWS, unusable
 from vllm_probe.detect.checks.engine import not_covered
+from vllm_probe.detect.engine_pick import vllm_choice
 from vllm_probe.detect.stack import weigh
 from vllm_probe.vendors.nvidia.codes import CUDA, NVML
 
@@ -40,6 +41,7 @@ OTHER = Device(
         ("no driver is bound to it; run `sudo modprobe nvidia` on the host", "DRV-01"),
         ("no driver is bound to it; run `sudo modprobe amdgpu` on the host", "DRV-13"),
         ("no driver is bound to it; run `sudo modprobe xe` on the host", "DRV-18"),
+        ("no driver is bound to it; run `sudo modprobe i915; sudo modprobe xe` on the host", "DRV-18"),
         ("no driver is bound to it; run `sudo modprobe habanalabs` on the host", "PLG-09"),
         (f"{NVML[15].text}; {NVML[15].fix}", "DRV-12"),
         (f"{NVML[16].text}; {NVML[16].fix}", "THM-08"),
@@ -131,6 +133,12 @@ def test_a_driver_that_is_too_old_for_every_build_is_what_has_to_be_replaced(arc
     assert "llama.cpp" in finding.fix[0].text
 
 
+def test_kernels_of_another_gpu_are_given_up_where_a_variable_has_it_take_them() -> None:
+    reason = "HSA_X=10.3.0 has it take the kernels of gfx1030, which do not run on gfx1100; run `unset HSA_X`"
+    (finding,) = _rows(_device(reason, vendor="amd"))
+    assert (finding.id, [fix.command for fix in finding.fix]) == ("VER-08", ["unset HSA_X"])
+
+
 def test_the_override_is_the_command_where_the_verdict_has_it() -> None:
     reason = "torch 2.9+rocm6.4 cannot run on it: the build rocm6.4 has no kernels for gfx1031"
     (finding,) = _rows(
@@ -196,6 +204,17 @@ def test_a_vllm_that_may_be_compiled_for_it_degrades_and_one_that_takes_another_
     (found,) = not_covered(host_of(), (replace(OTHER, arch="sm_80", indices={"cuda": 0}), old), Software(vllm="0.31.0"))
     assert (found.device, found.severity, found.blocking) == (old.id, "latent", False)
     assert list(not_covered(host_of(), (old,), Software())) == []
+
+
+@pytest.mark.parametrize(("arch", "value", "like"), [("gfx1102", "11.0.0", None), ("gfx1031", "10.3.0", "degrades")])
+def test_vllm_is_judged_by_the_kernels_that_a_variable_has_the_gpu_take(
+    arch: str, value: str, like: str | None
+) -> None:
+    env = {"HSA_OVERRIDE_GFX_VERSION": value}
+    software = Software(vllm="0.11.2+rocm641", torch="2.9.1+rocm6.4")
+    gpu = weigh(replace(OTHER, vendor="amd", arch=arch, driver="amdgpu", indices={"hip": 0}), software, env.get)
+    assert [finding.severity for finding in not_covered(host_of(), (gpu,), software)] == ([like] if like else [])
+    assert vllm_choice((gpu,), software.vllm, "amd").id == gpu.id
 
 
 def test_doctor_tells_of_a_vllm_that_was_not_built_for_the_gpu() -> None:

@@ -24,10 +24,11 @@ def weighed(
     *,
     torch: str | None = None,
     env: dict[str, str] | None = None,
+    beside: tuple[Device, ...] = (),
     **more: Any,
 ) -> Device:
     software = Software(torch=torch, kernel="6.8.0-60-generic")
-    return weigh(device(vendor, arch, driver, verdict=WORKS, **more), software, (env or {}).get)
+    return weigh(device(vendor, arch, driver, verdict=WORKS, **more), software, (env or {}).get, beside)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,34 @@ def test_an_override_of_the_kfd_node_comes_first_and_one_of_another_family_count
         assert weighed("amd", "gfx1031", torch="2.9.1+rocm6.4", indices={"kfd": 1}, env=env).usable is usable
     untouched = weighed("amd", "gfx1101", torch="2.9.1+rocm7.2")
     assert untouched.verdict == WORKS
+
+
+def test_an_override_that_another_gpu_must_not_take_is_advised_for_the_node_alone() -> None:
+    torch = "2.9.1+rocm6.4"
+    for beside, indices, name in (
+        ("gfx1100", {"kfd": 2}, f"{OVERRIDE}_2"),
+        (None, {"kfd": 2}, f"{OVERRIDE}_2"),
+        ("gfx1030", {"kfd": 2}, OVERRIDE),
+        ("gfx1031", {}, OVERRIDE),
+        ("gfx1100", {}, None),
+    ):
+        devices = (device("amd", beside), device("amd", "gfx1036"), device("nvidia", "sm_90"))
+        reason = weighed("amd", "gfx1036", torch=torch, indices=indices, beside=devices).verdict.reason
+        advised = re.search(r"export (\w+)=10\.3\.0`", reason)
+        assert (advised and advised[1]) == name
+
+
+def test_an_override_counts_for_every_gpu() -> None:
+    crossed = weighed("amd", "gfx1100", torch="2.9.1+rocm6.4", env={OVERRIDE: "10.3.0"})
+    assert (crossed.usable, crossed.verdict.code, crossed.arch) == (False, "unusable", "gfx1100")
+    assert crossed.verdict.reason == (
+        f"{OVERRIDE}=10.3.0 has it take the kernels of gfx1030, which do not run on gfx1100; run `unset {OVERRIDE}`"
+    )
+    near = weighed("amd", "gfx1151", torch="2.9.1+rocm7.2", env={OVERRIDE: "11.0.0"})
+    assert (near.verdict.code, near.details["stack"]["takes"]) == ("unknown", "gfx1100")
+    for value in ("11.0.0", "", "x", "11.0", "11.0.99"):
+        assert weighed("amd", "gfx1100", torch="2.9.1+rocm6.4", env={OVERRIDE: value}).verdict == WORKS
+    assert weighed("nvidia", "sm_90", "nvidia 580.95", env={OVERRIDE: "10.3.0"}).verdict == WORKS
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from vllm_probe.core.device import Device, Finding, Software
 from vllm_probe.core.system import Host
+from vllm_probe.detect.builds import taken_arch
 from vllm_probe.detect.causes import ROWS
 from vllm_probe.detect.engine_pick import not_run, vllm_choice, vllm_vendor
 from vllm_probe.vendors.engines import compiles
@@ -26,7 +27,7 @@ def not_covered(host: Host, devices: Sequence[Device], software: Software) -> It
             refused = not_run(device, software.vllm, released=True)
             if refused:
                 spared = choice.id not in {None, device.id}
-                may = compiles("vllm", device.vendor, device.arch)
+                may = compiles("vllm", device.vendor, taken_arch(device))
                 facts = (f"{device.id}: {device.name or device.vendor}, {device.arch}", f"vLLM {software.vllm}")
                 severity: Severity | None = "latent" if spared else "degrades" if may else None
                 yield ROWS["VER-04"].finding(device.id, facts, severity=severity, why=refused)
