@@ -72,8 +72,7 @@ def diagnose(  # noqa: PLR0913 - what was found and read before comes from as ma
     seen = (*manager.findings(), *known, *probed.findings, *found, *_unjudged(host, weighed))
     seen = (*seen, *not_covered(host, weighed, software))
     why = tuple(unusable(host, weighed, seen))
-    computes = any(device.usable and device.kind in {"gpu", "npu"} for device in weighed)
-    findings = _in_order(host, explain(host, text, (*seen, *why), log_path, has_accelerator=computes))
+    findings = _in_order(host, explain(host, text, (*seen, *why), log_path, weighed))
     judged = tuple(_judged(device, findings, why) for device in weighed)
     return Diagnosis(
         schema_version="1.0",

@@ -1,11 +1,12 @@
 """What a log itself tells for the commands that mend what it reports: model, numbers, build, the vendor's tool."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from shlex import quote
 
-from vllm_probe.core.device import Finding
-from vllm_probe.detect.builds import build_for, table
+from vllm_probe.core.device import Device, Finding, Verdict
+from vllm_probe.detect.builds import build_for, is_module, override_for, table
 
 _NAME = r"([\w./@+:-]{1,200})"
 _MODEL = (
@@ -64,6 +65,29 @@ def question(log: str, *, has_accelerator: bool) -> dict[str, str]:
     return {"asked": f"--engine vllm{elsewhere}", "compared": more}
 
 
+def variant(key: str, log: str, devices: Sequence[Device]) -> tuple[str, str | None]:
+    """The variant of the row of a torch that does not fit, by the architecture in the log, and the command it takes.
+
+    A log that names none is taken for one of the Jetson module among `devices` where there is one.
+    """
+    named = _arch(log)
+    chip = next((each for each in devices if (each.arch == named if named else is_module(each))), None)
+    if chip is None and named:
+        vendor = "nvidia" if named.startswith("sm_") else "amd"
+        unjudged = Verdict(code="unknown", reason="a log names it")
+        chip = Device(id="log", vendor=vendor, kind="gpu", arch=named, usable=False, verdict=unjudged)
+    if chip is None or key not in {"VER-01", "VER-02", "VER-07", "VER-08"}:
+        return key, None
+    if is_module(chip) and key != "VER-08":
+        install = chip.details.get("stack", {}).get("install")
+        command = install and install.replace("install", "install --force-reinstall", 1)
+        return f"{key}/module{'' if install else '/none'}", command
+    if named is None or key not in {"VER-02", "VER-08"} or build_for(named):
+        return key, None
+    override = override_for(chip, devices) if key == "VER-08" else None
+    return (f"{key}/override", f"export {override.setting}") if override else (f"{key}/none", None)
+
+
 def next_step(log: str, path: str | None) -> str:
     """What to do about a log in which nothing is known."""
     named = quote(path) if path else "LOG"
@@ -89,10 +113,15 @@ def _build(log: str) -> str | None:
     if too_old := re.search(r"too old \(found version (\d{2})\d{3}\)", log):
         tags = [each["tag"] for each in table()["vendors"]["nvidia"]["builds"]]
         return next((tag for tag in tags if tag.startswith(f"cu{too_old[1]}")), None)
-    arch = re.search(r"CUDA capability (sm_\d{2,3})\b|\b(gfx[0-9a-f]{3,4})\b", log)
-    if arch:
-        return build_for(arch[1] or arch[2])
+    if arch := _arch(log):
+        return build_for(arch)
     return build_for(None, "amd") if re.search(r"\bHIP error|hipError|TensileLibrary", log) else None
+
+
+def _arch(log: str) -> str | None:
+    """The architecture that the log names as that of its device."""
+    found = re.search(r"CUDA capability (sm_\d{2,3})\b|\b(gfx[0-9a-f]{3,4})\b", log)
+    return (found[1] or found[2]) if found else None
 
 
 def _ranks(heads: int, asked: int) -> dict[str, str]:

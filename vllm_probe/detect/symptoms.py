@@ -1,17 +1,17 @@
 """Error texts that name a row by themselves: of recorded commands, and of a log that a user brings."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_probe.core.device import Finding
+from vllm_probe.core.device import Device, Finding
 from vllm_probe.core.rows import matching_line
 from vllm_probe.core.system import Host
 from vllm_probe.detect.causes import MARKERS, ROWS
 from vllm_probe.detect.checks import ROWS as CHECKED
 from vllm_probe.detect.checks.container import AMD, pass_in
 from vllm_probe.detect.checks.runtime import NO_DEVICE_DRIVER
-from vllm_probe.detect.logged import facts_of, question, with_facts
+from vllm_probe.detect.logged import facts_of, question, variant, with_facts
 from vllm_probe.detect.nodes import lxc_lines, npu_options
 
 
@@ -222,15 +222,16 @@ SYMPTOMS = (
 
 
 def explain(
-    host: Host, log: str, findings: Iterable[Finding], path: str | None = None, *, has_accelerator: bool = False
+    host: Host, log: str, findings: Iterable[Finding], path: str | None = None, devices: Sequence[Device] = ()
 ) -> tuple[Finding, ...]:
     """`findings` with what `log` adds to their evidence, and the rows that it alone shows.
 
     A row from a log alone disables no device: the text may come from another container or another day. `path` is what
-    the user called the log, and `has_accelerator` whether a device here computes beside the CPU.
+    the user called the log, and `devices` are those of this machine, weighed.
     """
     known = list(findings)
-    facts = facts_of(log, path) | question(log, has_accelerator=has_accelerator)
+    computes = any(device.usable and device.kind in {"gpu", "npu"} for device in devices)
+    facts = facts_of(log, path) | question(log, has_accelerator=computes)
     for symptom in SYMPTOMS:
         line = matching_line(log, symptom.pattern)
         rows = {key.partition("/")[0] for key in symptom.rows}
@@ -240,7 +241,8 @@ def explain(
             if known[index].severity == "latent":
                 known[index] = replace(known[index], severity="blocks", blocking=True)
         if line and not found:
-            reported = _reported(host, symptom.rows[0], line, facts)
+            key, command = variant(symptom.rows[0], log, devices)
+            reported = _reported(host, key, line, facts | ({"command": command} if command else {}))
             known.append(replace(with_facts(reported, facts), disables_device=False))
     return tuple(known)
 

@@ -1,11 +1,15 @@
 """What a log tells for the commands that mend what it reports."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.detect.scenes import STAMP, host_of, manager_of
-from vllm_probe.core.device import Diagnosis
+from vllm_probe.core.device import Device, Diagnosis, Verdict
+from vllm_probe.detect.causes import ROWS
 from vllm_probe.detect.doctor import diagnose
-from vllm_probe.detect.logged import facts_of, next_step, question
+from vllm_probe.detect.logged import facts_of, next_step, question, variant
+from vllm_probe.detect.symptoms import explain
 
 FILES = {"/proc/cpuinfo": "processor\t: 0\nflags\t: sse4_2 avx avx2\n"}
 START = "INFO vLLM API server version 0.19.0\nINFO non-default args: {'model': 'Qwen/Qwen3-8B'}\n"
@@ -102,6 +106,58 @@ def test_who_holds_the_memory_is_asked_with_the_tool_of_the_logs_vendor(log: str
 )
 def test_the_build_that_runs_on_the_logs_chip_or_driver_is_named(log: str, build: str) -> None:
     assert commands(log)[0].endswith(f"/whl/{build}")
+
+
+LACKS = "GPU with CUDA capability {} is not compatible with the current PyTorch installation."
+
+
+@pytest.mark.parametrize(
+    ("log", "row", "text"),
+    [
+        (LACKS.format("sm_37"), "VER-02", "llama.cpp"),
+        (LACKS.format("sm_87"), "VER-02", "JetPack"),
+        ("Cannot read /opt/rocm/TensileLibrary.dat: Illegal seek for GPU arch : gfx803", "VER-08", "llama.cpp"),
+        ("Cannot read /opt/rocm/TensileLibrary.dat: Illegal seek for GPU arch : gfx1031", "VER-08", "like GPU"),
+    ],
+)
+def test_no_build_is_named_for_a_chip_in_the_log_that_none_has_kernels_for(log: str, row: str, text: str) -> None:
+    (finding,) = told(log).findings
+    assert finding.id == row
+    assert "/whl/" not in f"{finding.fix}"
+    assert text in finding.fix[0].text
+    assert (finding.fix[0].command == "export HSA_OVERRIDE_GFX_VERSION=10.3.0") == ("gfx1031" in log)
+
+
+@pytest.mark.parametrize(
+    ("log", "row"),
+    [
+        (LACKS.format("sm_87"), "VER-02"),
+        ("CUDA error: no kernel image is available for execution on the device", "VER-02"),
+        ("The NVIDIA driver on your system is too old (found version 12020). Please", "VER-01"),
+        ("Torch not compiled with CUDA enabled", "VER-07"),
+    ],
+)
+def test_a_jetson_module_gets_its_own_build_for_a_log_too(log: str, row: str) -> None:
+    unjudged = Verdict(code="usable", reason="it works")
+    orin = Device(id="tegra:0", vendor="nvidia", kind="igpu", arch="sm_87", usable=True, verdict=unjudged)
+    own = replace(orin, details={"stack": {"install": "pip install torch --index-url https://jetson"}})
+    for device, command in (
+        (orin, None),
+        (own, "pip install --force-reinstall torch --index-url https://jetson"),
+    ):
+        (finding,) = explain(host_of(), log, (), devices=(device,))
+        assert (finding.id, finding.fix[0].command) == (row, command)
+    (other,) = explain(host_of(), LACKS.format("sm_120"), (), devices=(own,))
+    assert (other.fix[0].command or "").endswith("/whl/cu128")
+
+
+@pytest.mark.parametrize("key", ["VER-01", "VER-02", "VER-07", "VER-08"])
+@pytest.mark.parametrize("arch", ["sm_37", "sm_87", "sm_90", "gfx803", "gfx1031", None])
+def test_every_variant_that_a_log_leads_to_is_a_row(key: str, arch: str | None) -> None:
+    named = {"s": LACKS.format(arch), "g": f"for GPU arch : {arch}"}[arch[0]] if arch else "HIP error"
+    judged = Verdict(code="usable", reason="it works")
+    orin = Device(id="tegra:0", vendor="nvidia", kind="igpu", arch="sm_87", usable=True, verdict=judged)
+    assert {variant(key, named, devices)[0] for devices in ((), (orin,))} <= set(ROWS)
 
 
 def test_the_numbers_that_divide_the_heads_are_listed_and_the_nearest_is_taken() -> None:
