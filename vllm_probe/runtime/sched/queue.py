@@ -10,6 +10,8 @@ from vllm_probe.runtime.sched.request import QueueClosed, QueueFull, Request, Re
 
 _CLOSED = "the engine is shutting down"
 _RATE_MEMORY_S = 5.0
+_BYTES_PER_TOKEN = 16
+"""Of JSON, at most but for text that is cut: English has about 4, and a character that is escaped 6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ class RequestQueue:
         """Refuses as `submit` will, before more is spent on reading a request of `num_bytes`.
 
         Once one was refused, all that are as large are until the queue is half empty, or a large one until a large one
-        fits: under overload nearly none is read in vain, and the tokenizer takes no time from what was admitted.
+        fits: under overload nearly none is read in vain, and the tokenizer takes no time from what was admitted. Few
+        bytes may be many tokens, so that a large one that was refused tells only of those that can hardly be small.
 
         Args:
             num_bytes: size of what is to be read.
@@ -96,7 +99,7 @@ class RequestQueue:
             for is_large, refused_bytes in [*self._refused.items()]:
                 if self._fits_large() if is_large else 2 * self._waiting() <= self._room():
                     del self._refused[is_large]
-                elif num_bytes >= refused_bytes:
+                elif num_bytes >= max(refused_bytes, _BYTES_PER_TOKEN * self._capacity() if is_large else 0):
                     raise self._full(is_large)
             self._check_size(num_tokens)
             if num_tokens > self._capacity() and not self._fits_large():
@@ -226,12 +229,10 @@ class RequestQueue:
             )
 
     def _too_long(self, tokens: int, tokens_per_s: float) -> str | None:
-        most_s = self.limits.max_request_s
-        if tokens <= max(tokens_per_s * most_s, self.limits.max_num_batched_tokens):
+        most = max(int(tokens_per_s * self.limits.max_request_s), self.limits.max_num_batched_tokens)
+        if tokens <= most:
             return None
-        return (
-            f"{tokens} tokens would take {tokens / tokens_per_s:.0f} s here, the limit of a request is {most_s:.0f} s"
-        )
+        return f"more than {most} tokens take more than {self.limits.max_request_s:.0f} s here, the limit of a request"
 
     def _refuse(self, num_bytes: int, is_large: bool) -> QueueFull:
         """The refusal, which is remembered for those of `num_bytes` and more."""
