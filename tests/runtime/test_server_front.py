@@ -6,10 +6,13 @@ import threading
 from collections.abc import AsyncIterator, Generator, Sequence
 from typing import Any, Unpack
 
+import pytest
+
 from tests.runtime.asgi import assert_error, call, metric, post, request
 from tests.runtime.support import Load, ids
 from vllm_probe.runtime.engine import Engine
 from vllm_probe.runtime.modeling.tokenizing import Input, PromptReader, Prompts, Reading
+from vllm_probe.runtime.server import front
 from vllm_probe.runtime.server.app import ServerOptions, create_app
 
 
@@ -55,6 +58,31 @@ def test_what_is_received_counts_and_is_bounded(tiny_engine: Engine) -> None:
     asyncio.run(asyncio.wait_for(run(), 30))
     assert metric(app, "probe:request_failures_total") == 4
     assert metric(app, "vllm:admission_rejections_total") == 1
+
+
+def test_a_large_body_that_stops_coming_gives_its_room_back(
+    tiny_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "_STALL_S", 0.01)
+    app = create_app(tiny_engine, ServerOptions(served_model_names=("tiny",)))
+
+    async def run() -> None:
+        parts: list[Any] = [{"type": "http.request", "body": b'{"input": "' + b"a" * 70_000, "more_body": True}]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return parts.pop() if parts else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "headers": [], "query_string": b""}
+        await app(scope | {"root_path": ""}, receive, send)
+        assert sent[0]["status"] == 408
+        assert b"nothing of the body came" in sent[1]["body"]
+        assert (await request(app, "GET", "/load")).json() == {"server_load": 0}
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 class HeldReader(PromptReader):

@@ -106,7 +106,7 @@ def _add_questions(app: FastAPI, routes: Routes, schemas: dict[str, dict[str, An
         ("/detokenize", routes.detokenize, openapi.Text, ()),
     ):
         body = {"content": {"application/json": {"schema": schemas[path]}}, "required": True}
-        described = openapi.operation(answer, 400, 404, 413, 429, 503, *errors, requestBody=body)
+        described = openapi.operation(answer, 400, 404, 408, 413, 429, 503, *errors, requestBody=body)
         app.add_api_route(path, handler, methods=["POST"], **described)
 
 

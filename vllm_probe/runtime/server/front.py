@@ -17,6 +17,9 @@ _LARGEST = 4
 _SMALL_BYTES = 64 << 10
 """What uvicorn's flow control buffers of a connection (`HIGH_WATER_LIMIT`) whether it is looked at or not."""
 
+_STALL_S = 10.0
+"""Silence of a client behind which what it sent of a large body is given up."""
+
 _Read = TypeVar("_Read")
 Parts: TypeAlias = Generator[int, None, _Read]
 """Reads a body part by part; gives the tokens so far after each, and what was read at the end."""
@@ -97,11 +100,19 @@ class Front:
         only once they have sent everything, and would find the connection reset.
 
         Raises:
-            ApiError: 413, it is larger than a body may be.
+            ApiError: 413, it is larger than a body may be; 408, nothing more came of one that takes room from others.
             QueueFull: there is no room for it beside the others.
             ClientDisconnect: the client hung up.
         """
-        async for part in request.stream():
+        parts = request.stream()
+        while True:
+            try:
+                async with asyncio.timeout(_STALL_S if place.num_bytes > _SMALL_BYTES else None):
+                    part = await anext(parts)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise ApiError(408, f"nothing of the body came for {_STALL_S:g} s") from None
             self._make_room(place, place.num_bytes + len(part))
             place.body += part
 

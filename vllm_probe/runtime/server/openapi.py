@@ -15,6 +15,7 @@ _MEANINGS = {
     400: "The request means nothing to this model.",
     401: "The key is missing or wrong.",
     404: "The model is not served here.",
+    408: "The body stopped coming.",
     413: "The body is too large.",
     429: "Too much waits; `Retry-After` says when to come back.",
     500: "The computation failed; the same request would fail again.",
