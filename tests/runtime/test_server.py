@@ -187,7 +187,7 @@ def test_the_openapi_document_has_the_limits_of_the_model(app: FastAPI) -> None:
 
 def test_the_openapi_document_names_every_error(app: FastAPI) -> None:
     paths = call(app, "GET", "/openapi.json").json()["paths"]
-    assert set(paths["/v1/embeddings"]["post"]["responses"]) == {"200", "400", "404", "413", "429", "500", "503"}
+    assert set(paths["/v1/embeddings"]["post"]["responses"]) == {"200", "400", "404", "408", "413", "429", "500", "503"}
     assert set(paths["/v1/models/{name}"]["get"]["responses"]) == {"200", "404"}
     assert set(paths["/health"]["get"]["responses"]) == {"200", "503"}
 
