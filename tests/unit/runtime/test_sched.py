@@ -311,7 +311,9 @@ def test_a_request_that_would_take_too_long_alone_is_refused_for_good() -> None:
     made = RequestQueue(Limits(max_num_seqs=4, max_num_batched_tokens=10, max_waiting_tokens=30, max_request_s=60.0))
     made.submit(request(10))
     made.finish(step(made), 5.0)  # 2 tokens per second
-    with pytest.raises(RequestError, match="more than 120 tokens take more than 60 s here, the limit of a request: send fewer"):
+    with pytest.raises(
+        RequestError, match="more than 120 tokens take more than 60 s here, the limit of a request: send fewer"
+    ):
         made.submit(request(121))
     made.submit(request(120))
 
