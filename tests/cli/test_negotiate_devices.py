@@ -51,6 +51,18 @@ def test_a_descriptor_is_laid_on_its_own_device_among_several(cli: Cli, tmp_path
     assert not any("not here" in line for line in found["warnings"])
 
 
+def test_a_descriptor_that_spells_the_architecture_otherwise_is_laid_on_the_device_of_its_name(
+    cli: Cli, tmp_path: Path
+) -> None:
+    document = json.loads((CAPABILITIES / "rtx-4060-laptop.capability.json").read_text())
+    document["device"] |= {"name": "NVIDIA GeForce GTX 1080 Ti", "arch": "SM_61"}
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    asked = ("negotiate", "Qwen3-4B", "--engine", "vllm", "--capability", tmp_path / "own.json", "--json")
+    found = cli("--replay", HOSTS / "nvidia-wsl", *asked, plugins="cpu,nvidia").json()
+    assert found["device"] == "dxg:1"
+    assert not any("not here" in line for line in found["warnings"])
+
+
 def test_where_the_architecture_here_is_not_known_the_memory_here_counts(cli: Cli) -> None:
     asked = ("negotiate", "Qwen3-4B", "--engine", "vllm", "--capability", "arc-b580", "--json")
     found = cli("--replay", HOSTS / "nvidia-laptop-wsl", *asked, plugins="cpu,nvidia,intel").json()

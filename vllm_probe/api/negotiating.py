@@ -164,8 +164,8 @@ def _describe(
     own = [on for on in devices if plugin and on.vendor == plugin.name]
     if device:
         return str(path), document, select_device(own, device, manager), devices
-    fits = [each for each in own if each.kind == "cpu" or None in (each.arch, arch) or each.arch == arch]
-    alike = [each for each in fits if unfit(each) is None and other_than(each, document) is None] or fits
+    named = [each for each in own if unfit(each) is None and other_than(each, document) is None]
+    alike = named or [each for each in own if each.kind == "cpu" or None in (each.arch, arch) or each.arch == arch]
     here = default_device(alike) or next((each for each in alike if unfit(each) is None), None)
     return str(path), document, here, devices if here or document.device.kind == "cpu" else tuple(own)
 

@@ -72,9 +72,9 @@ def device_notes(on: "Device | None", document: "Capability", devices: "Sequence
             "the memory is no more than this one has"
         )
     here = next((each for each in devices if each.kind != "cpu" and unfit(each) is None), None)
-    if on is None and here:
+    if on is None and here and (other := other_than(here, document)):
         yield (
-            f"the descriptor is of {other_than(here, document)}, which is not here: planned for that alone; "
+            f"the descriptor is of {other}, which is not here: planned for that alone; "
             f"--device {here.id} plans for {here.name or here.arch}"
         )
     if on is None or on.kind == "cpu":
